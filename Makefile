@@ -1,0 +1,55 @@
+# The project's entry points. `make help` lists them; MPI=openmpi|mpich|system chooses the MPI of each.
+MPI    ?= openmpi
+PYTHON ?= python3
+JOBS   ?= $(shell nproc)
+PRESET := $(if $(filter openmpi,$(MPI)),release,$(MPI))
+VENV   := .venv/bin
+export PYTHON JOBS
+
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package lint format clean distclean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+env:  ## set everything up, without questions, and build
+	@scripts/env.sh $(MPI)
+	@scripts/build.sh $(PRESET)
+
+build:  ## build what changed since `make env`
+	@scripts/build.sh $(PRESET)
+
+test: env  ## every test; ends with "N passed, N failed"
+	@scripts/test.sh all $(MPI)
+
+demo: env  ## the main job on embedded data
+	@scripts/demo.sh
+
+bench: env  ## the benchmarks, into benchmarks/results.jsonl
+	@$(VENV)/python benchmarks/run.py
+
+test-mpich:  ## the tests against MPICH through the MPI-5 standard ABI
+	@scripts/test.sh mpich
+
+test-system:  ## the tests against the system's MPI
+	@scripts/test.sh system
+
+test-asan:  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/test.sh asan
+
+test-tsan:  ## the C++ tests under ThreadSanitizer
+	@scripts/test.sh tsan
+
+test-package:  ## `pip install .` into an empty environment, and import
+	@scripts/test.sh package
+
+lint:  ## formatting, ruff, mypy
+	@scripts/lint.sh
+
+format:  ## rewrite the sources as lint wants them
+	@scripts/lint.sh --fix
+
+clean:  ## remove what was built
+	rm -rf build
+
+distclean: clean  ## remove also what `make env` installed
+	rm -rf .venv .mpi python/weft/lib

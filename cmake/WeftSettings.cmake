@@ -1,0 +1,35 @@
+# Compiler settings that every target of the project shares.
+include_guard()
+include(GNUInstallDirs)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Only inline functions are hidden: exceptions and torch's registries cross the library's border by type.
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(CCACHE ccache)
+mark_as_advanced(CCACHE)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
+endif()
+
+# Absolute paths of torch and MPI stay in the library, so it runs without LD_LIBRARY_PATH wherever they were found.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+set(CMAKE_INSTALL_RPATH "\$ORIGIN")
+
+# Warnings and sanitizers are for our own targets: an installed weft must not impose them on others.
+add_library(weft_settings INTERFACE)
+target_compile_options(weft_settings INTERFACE -Wall -Wextra)
+if(WEFT_SANITIZE)
+  target_compile_options(weft_settings INTERFACE
+    "-fsanitize=${WEFT_SANITIZE}" -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  target_link_options(weft_settings INTERFACE "-fsanitize=${WEFT_SANITIZE}")
+endif()

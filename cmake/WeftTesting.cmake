@@ -1,0 +1,88 @@
+# Registers tests: an executable or a pytest file, run by itself or under mpirun on each of several rank counts.
+include_guard()
+include(ProcessorCount)
+find_package(GTest REQUIRED)
+
+set(WEFT_LAUNCHER "${PROJECT_SOURCE_DIR}/scripts/mpirun")
+ProcessorCount(WEFT_CORES)
+
+# weft_add_test(<folder>/<name> [RANKS <n>...] [TORCH] [LABELS <label>...] [TIMEOUT <seconds>])
+#
+# Compiles tests/<folder>/<name>_test.cpp. With RANKS it gets tests/mpi_main.cpp and one ctest test <folder>/<name>.n<n>
+# per count; without, GoogleTest's own main. With TORCH it links libweft.so; without, only the objects of weft/<folder>
+# and of what that depends on, so the test neither sees torch nor loads it.
+function(weft_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT" "RANKS;LABELS")
+  string(MAKE_C_IDENTIFIER "test_${name}" target)
+  cmake_path(GET name PARENT_PATH folder)
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/tests/${name}_test.cpp")
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME "${name}_test" RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tests/${folder}")
+  target_link_libraries(${target} PRIVATE weft_settings GTest::gmock)
+
+  if(arg_TORCH)
+    target_link_libraries(${target} PRIVATE weft::weft)
+  else()
+    get_target_property(objects weft_${folder} WEFT_OBJECTS)
+    target_link_libraries(${target} PRIVATE ${objects})
+  endif()
+
+  if(arg_RANKS)
+    target_link_libraries(${target} PRIVATE weft_mpi_main)
+    _weft_register_ranks(${name} "${arg_RANKS}" "${folder};${arg_LABELS}" "${arg_TIMEOUT}" $<TARGET_FILE:${target}>)
+  else()
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${target})
+    _weft_set_test_properties(${name} 1 "${folder};${arg_LABELS}" "${arg_TIMEOUT}")
+  endif()
+endfunction()
+
+# weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>])
+#
+# Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). A sanitizer's runtime would have to
+# be preloaded into Python, where it reports torch and Python themselves: those builds have no Python tests.
+function(weft_add_python_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "RANKS;LABELS")
+  set(file "${PROJECT_SOURCE_DIR}/tests/${name}.py")
+  if(NOT EXISTS "${file}")
+    message(FATAL_ERROR "weft_add_python_test(${name}): there is no ${file}")
+  endif()
+  if(WEFT_SANITIZE)
+    return()
+  endif()
+  if(NOT arg_RANKS)
+    set(arg_RANKS 1)
+  endif()
+  string(REGEX REPLACE "_test$" "" test_name "${name}")
+  _weft_register_ranks(${test_name} "${arg_RANKS}" "python;${arg_LABELS}" "${arg_TIMEOUT}"
+                       "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider "${file}")
+endfunction()
+
+# One ctest test per number of ranks. MPICH's ranks spin while they wait, so there never more of them than cores.
+function(_weft_register_ranks name ranks labels timeout)
+  foreach(n IN LISTS ranks)
+    if(WEFT_MPI STREQUAL "mpich" AND n GREATER WEFT_CORES)
+      continue()
+    endif()
+    add_test(NAME ${name}.n${n} COMMAND "${WEFT_LAUNCHER}" -n ${n} ${ARGN})
+    _weft_set_test_properties(${name}.n${n} ${n} "${labels}" "${timeout}")
+  endforeach()
+endfunction()
+
+# Ranks count as processors up to the number of cores: a test with more still runs, alone.
+function(_weft_set_test_properties test ranks labels timeout)
+  if(ranks GREATER WEFT_CORES)
+    set(ranks ${WEFT_CORES})
+  endif()
+  if(NOT timeout)
+    set(timeout 600)
+  endif()
+  set(suppressions "suppressions=${PROJECT_SOURCE_DIR}/cmake/sanitizer_suppressions.txt")
+  set_tests_properties(${test} PROPERTIES
+    PROCESSORS ${ranks}
+    TIMEOUT ${timeout}
+    LABELS "${labels}"
+    ENVIRONMENT "WEFT_MPI=${WEFT_MPI};WEFT_MPI_ROOT=${WEFT_MPI_ROOT};WEFT_LIBRARY_DIR=${PROJECT_BINARY_DIR}/lib;\
+OMP_NUM_THREADS=1;ASAN_OPTIONS=detect_leaks=0;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=${suppressions}")
+endfunction()

