@@ -1,0 +1,114 @@
+#include "weft/mpi/environment.h"
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+#include "weft/mpi/error.h"
+
+namespace weft::mpi {
+namespace {
+
+int provided_level() noexcept {
+  int level = MPI_THREAD_SINGLE;
+  if (Environment::alive()) MPI_Query_thread(&level);
+  return level;
+}
+
+std::mutex& implicit_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+std::unique_ptr<Environment>& implicit_environment() {
+  // Leaked on purpose: destroyed by finalize(), never by static destruction, whose order nobody controls.
+  static auto* environment = new std::unique_ptr<Environment>();
+  return *environment;
+}
+
+}  // namespace
+
+Environment::Environment(int* argc, char*** argv) {
+  if (finalized()) throw MpiError("weft.MpiError: MPI was finalised already and cannot be started again");
+  if (initialized()) return;
+  int provided = MPI_THREAD_SINGLE;
+  check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  owner_ = true;
+}
+
+Environment::~Environment() {
+  if (owner_ && alive()) MPI_Finalize();
+}
+
+void Environment::ensure() {
+  if (alive()) return;  // the common case, without a lock
+  const std::lock_guard lock(implicit_mutex());
+  auto& environment = implicit_environment();
+  if (environment == nullptr) {
+    environment = std::make_unique<Environment>();
+    std::atexit([] { Environment::finalize(); });
+  }
+}
+
+void Environment::finalize() {
+  const std::lock_guard lock(implicit_mutex());
+  implicit_environment().reset();
+}
+
+bool Environment::initialized() noexcept {
+  // MPI_Initialized is a call into the library; once true it stays true.
+  static std::atomic<bool> seen{false};
+  if (seen.load(std::memory_order_relaxed)) return true;
+  int flag = 0;
+  MPI_Initialized(&flag);
+  if (flag != 0) seen.store(true, std::memory_order_relaxed);
+  return flag != 0;
+}
+
+bool Environment::finalized() noexcept {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
+bool Environment::thread_multiple() noexcept { return provided_level() == MPI_THREAD_MULTIPLE; }
+
+std::string Environment::thread_level() {
+  const int level = provided_level();
+  if (level == MPI_THREAD_MULTIPLE) return "MPI_THREAD_MULTIPLE";
+  if (level == MPI_THREAD_SERIALIZED) return "MPI_THREAD_SERIALIZED";
+  if (level == MPI_THREAD_FUNNELED) return "MPI_THREAD_FUNNELED";
+  return "MPI_THREAD_SINGLE";
+}
+
+void Environment::require_thread_multiple(const char* who) {
+  if (thread_multiple()) return;
+  throw MpiError(std::string("weft.MpiError: ") + who + " needs MPI_THREAD_MULTIPLE, MPI gives " + thread_level() +
+                 "; initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...) or let weft do it");
+}
+
+std::string Environment::library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  return {text};
+}
+
+std::string Environment::standard_version() {
+  int major = 0;
+  int minor = 0;
+  MPI_Get_version(&major, &minor);
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+std::string Environment::processor_name() {
+  char text[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  MPI_Get_processor_name(text, &length);
+  return {text};
+}
+
+}  // namespace weft::mpi

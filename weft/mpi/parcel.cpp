@@ -1,0 +1,145 @@
+#include "weft/mpi/parcel.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "weft/mpi/chunks.h"
+#include "weft/mpi/environment.h"
+#include "weft/mpi/error.h"
+
+namespace weft::mpi {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x77656674;  // "weft"
+// Label and inline payload together stay below the size that MPI libraries send without asking the receiver.
+constexpr std::size_t kBoxBytes = 4000;
+constexpr std::size_t kInlineBytes = kBoxBytes - sizeof(Label);
+
+std::string waiting_for(const void* wanted) {
+  const auto& source = *static_cast<const std::optional<int>*>(wanted);
+  return source ? ", nothing came from rank " + std::to_string(*source) : ", nothing came from any rank";
+}
+
+}  // namespace
+
+struct IncomingParcel::Box {
+  Label label;
+  std::array<std::byte, kInlineBytes> data;
+};
+
+std::string Label::describe() const {
+  std::string text(name_of(type));
+  text += "[";
+  for (std::size_t i = 0; i < sizes().size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+Label label_for(Datatype type, std::span<const std::int64_t> shape) {
+  if (shape.size() > kMaxParcelDims) {
+    throw std::invalid_argument("weft: at most " + std::to_string(kMaxParcelDims) +
+                                " dimensions can be sent, the tensor has " + std::to_string(shape.size()));
+  }
+  Label label;
+  label.magic = kMagic;
+  label.type = type;
+  label.dims = static_cast<std::int8_t>(shape.size());
+  label.bytes = size_of(type);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    label.shape[i] = shape[i];
+    label.bytes *= shape[i];
+  }
+  return label;
+}
+
+Request send_parcel(Team& team, Direction direction, int dest, int tag, Label label, const void* data,
+                    std::shared_ptr<void> keep) {
+  label.inlined = static_cast<std::size_t>(label.bytes) <= kInlineBytes;
+  const std::size_t box_bytes = sizeof(Label) + (label.inlined ? static_cast<std::size_t>(label.bytes) : 0);
+  struct Holding {
+    std::shared_ptr<void> keep;
+    std::array<std::byte, kBoxBytes> box;
+  };
+  auto holding = std::make_shared<Holding>();
+  if (!label.inlined) {
+    holding->keep = std::move(keep);
+    label.payload = team.next_transfer();
+  }
+  std::memcpy(holding->box.data(), &label, sizeof label);
+  if (label.inlined && label.bytes > 0) {
+    std::memcpy(holding->box.data() + sizeof label, data, static_cast<std::size_t>(label.bytes));
+  }
+  Request request(holding);
+  const MPI_Comm channel = team.channel(direction).handle();
+  check(MPI_Isend(holding->box.data(), static_cast<int>(box_bytes), MPI_BYTE, dest, tag, channel, request.add()),
+        "MPI_Isend", channel);
+  if (label.inlined) return request;
+  const MPI_Comm control = team.control().handle();
+  for_each_chunk(label.bytes, [&](std::int64_t first, int n) {
+    check(MPI_Isend(at(data, first, 1), n, MPI_BYTE, dest, team.transfer_tag(label.payload), control, request.add()),
+          "MPI_Isend", control);
+  });
+  return request;
+}
+
+IncomingParcel::IncomingParcel(Team& team, Direction direction, std::optional<int> source, std::optional<int> tag)
+    : team_(team), box_(std::make_unique<Box>()), wanted_source_(source) {
+  const MPI_Comm channel = team.channel(direction).handle();
+  check(MPI_Irecv(box_.get(), sizeof(Box), MPI_BYTE, source.value_or(MPI_ANY_SOURCE), tag.value_or(MPI_ANY_TAG),
+                  channel, &request_),
+        "MPI_Irecv", channel);
+}
+
+IncomingParcel::~IncomingParcel() { drop_receive(); }
+
+void IncomingParcel::drop_receive() noexcept {
+  if (request_ == MPI_REQUEST_NULL || !Environment::alive()) return;
+  MPI_Cancel(&request_);
+  MPI_Wait(&request_, MPI_STATUS_IGNORE);
+}
+
+void IncomingParcel::look(const MPI_Status& status) {
+  source_ = status.MPI_SOURCE;
+  tag_ = status.MPI_TAG;
+  if (box_->label.magic != kMagic) throw MpiError("weft.MpiError: received a message that weft did not send");
+}
+
+bool IncomingParcel::arrived() {
+  if (request_ == MPI_REQUEST_NULL) return true;
+  int flag = 0;
+  MPI_Status status;
+  check(MPI_Test(&request_, &flag, &status), "MPI_Test");
+  if (flag != 0) look(status);
+  return flag != 0;
+}
+
+const Label& IncomingParcel::wait_label() {
+  if (!arrived()) {
+    Waiter waiter({.operation = "recv", .team = &team_, .explain = waiting_for, .subject = &wanted_source_});
+    while (!arrived()) waiter.idle();
+  }
+  return box_->label;
+}
+
+void IncomingParcel::receive_into(void* data) {
+  const Label& label = box_->label;
+  if (label.inlined) {
+    if (label.bytes > 0) std::memcpy(data, box_->data.data(), static_cast<std::size_t>(label.bytes));
+    return;
+  }
+  Request request;
+  const MPI_Comm control = team_.control().handle();
+  for_each_chunk(label.bytes, [&](std::int64_t first, int n) {
+    check(MPI_Irecv(at(data, first, 1), n, MPI_BYTE, source_, team_.transfer_tag(label.payload), control,
+                    request.add()),
+          "MPI_Irecv", control);
+  });
+  request.wait({.operation = "recv", .team = &team_, .explain = waiting_for, .subject = &wanted_source_});
+}
+
+void IncomingParcel::discard() {
+  std::vector<std::byte> scrap(box_->label.inlined ? 0 : static_cast<std::size_t>(box_->label.bytes));
+  if (!box_->label.inlined) receive_into(scrap.data());
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,149 @@
+#include "weft/mpi/reduce_op.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include "weft/mpi/error.h"
+#include "weft/mpi/half.h"
+
+namespace weft::mpi {
+namespace {
+
+constexpr std::array<std::string_view, kReduceOpCount> kNames{"sum", "mean", "prod", "min",  "max", "land",
+                                                              "lor", "lxor", "band", "bor", "bxor"};
+
+// Arithmetic happens in the type that load gives and store takes: float for the halves, the type itself else.
+template <class T>
+T load(T value) { return value; }
+inline float load(Float16 value) { return value.to_float(); }
+inline float load(BFloat16 value) { return value.to_float(); }
+
+template <class T, class V>
+T store(V value) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return T::from_float(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <ReduceOp op, class V>
+V combine(V a, V b) {
+  if constexpr (op == ReduceOp::kSum || op == ReduceOp::kMean) return a + b;
+  if constexpr (op == ReduceOp::kProd) return a * b;
+  if constexpr (op == ReduceOp::kMin) return std::isnan(a) || a < b ? a : b;  // b survives where it is the NaN
+  if constexpr (op == ReduceOp::kMax) return std::isnan(a) || a > b ? a : b;
+  if constexpr (op == ReduceOp::kLogicalAnd) return static_cast<V>(a != V{0} && b != V{0});
+  if constexpr (op == ReduceOp::kLogicalOr) return static_cast<V>(a != V{0} || b != V{0});
+  return static_cast<V>((a != V{0}) != (b != V{0}));
+}
+
+template <ReduceOp op, class T>
+void apply(void* in, void* inout, int* length, MPI_Datatype* /*type*/) {
+  const auto* a = static_cast<const T*>(in);
+  auto* b = static_cast<T*>(inout);
+  for (int i = 0; i < *length; ++i) b[i] = store<T>(combine<op>(load(a[i]), load(b[i])));
+}
+
+template <class T>
+MPI_User_function* function_for(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean: return &apply<ReduceOp::kSum, T>;
+    case ReduceOp::kProd: return &apply<ReduceOp::kProd, T>;
+    case ReduceOp::kMin: return &apply<ReduceOp::kMin, T>;
+    case ReduceOp::kMax: return &apply<ReduceOp::kMax, T>;
+    case ReduceOp::kLogicalAnd: return &apply<ReduceOp::kLogicalAnd, T>;
+    case ReduceOp::kLogicalOr: return &apply<ReduceOp::kLogicalOr, T>;
+    default: return &apply<ReduceOp::kLogicalXor, T>;
+  }
+}
+
+MPI_User_function* user_function(ReduceOp op, Datatype type) {
+  switch (type) {
+    case Datatype::kFloat16: return function_for<Float16>(op);
+    case Datatype::kBFloat16: return function_for<BFloat16>(op);
+    case Datatype::kFloat32: return function_for<float>(op);
+    default: return function_for<double>(op);
+  }
+}
+
+// Created once per process and never freed: MPI gives no order in which to free them before its end.
+MPI_Op user_op(ReduceOp op, Datatype type) {
+  static std::mutex mutex;
+  static std::array<std::array<std::optional<MPI_Op>, kDatatypeCount>, kReduceOpCount> cache;
+  const std::lock_guard lock(mutex);
+  auto& slot = cache[static_cast<std::size_t>(op)][static_cast<std::size_t>(type)];
+  if (!slot) {
+    MPI_Op created = MPI_OP_NULL;
+    check(MPI_Op_create(user_function(op, type), /*commute=*/1, &created), "MPI_Op_create");
+    slot = created;
+  }
+  return *slot;
+}
+
+// bool holds 0 or 1, so "or" is the maximum and "and" the minimum.
+MPI_Op bool_op(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+    case ReduceOp::kLogicalAnd:
+    case ReduceOp::kBitAnd: return MPI_MIN;
+    case ReduceOp::kLogicalXor:
+    case ReduceOp::kBitXor: return MPI_BXOR;
+    default: return MPI_MAX;
+  }
+}
+
+MPI_Op builtin_op(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::kProd: return MPI_PROD;
+    case ReduceOp::kMin: return MPI_MIN;
+    case ReduceOp::kMax: return MPI_MAX;
+    case ReduceOp::kLogicalAnd: return MPI_LAND;
+    case ReduceOp::kLogicalOr: return MPI_LOR;
+    case ReduceOp::kLogicalXor: return MPI_LXOR;
+    case ReduceOp::kBitAnd: return MPI_BAND;
+    case ReduceOp::kBitOr: return MPI_BOR;
+    case ReduceOp::kBitXor: return MPI_BXOR;
+    default: return MPI_SUM;
+  }
+}
+
+bool has_builtin(ReduceOp op, Datatype type) noexcept {
+  if (!is_floating(type)) return true;
+  if (type == Datatype::kFloat16 || type == Datatype::kBFloat16) return false;
+  return op == ReduceOp::kSum || op == ReduceOp::kMean || op == ReduceOp::kProd;
+}
+
+}  // namespace
+
+std::string_view name_of(ReduceOp op) noexcept { return kNames[static_cast<std::size_t>(op)]; }
+
+std::optional<ReduceOp> reduce_op_from(std::string_view name) noexcept {
+  const auto* found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<ReduceOp>(found - kNames.begin());
+}
+
+bool supports(ReduceOp op, Datatype type) noexcept {
+  if (op == ReduceOp::kSum || op == ReduceOp::kProd) return true;
+  if (is_complex(type)) return op == ReduceOp::kMean;
+  if (op == ReduceOp::kMean) return is_floating(type);
+  return op < ReduceOp::kBitAnd || !is_floating(type);
+}
+
+MPI_Op handle_of(ReduceOp op, Datatype type) {
+  if (!supports(op, type)) {
+    throw std::invalid_argument("weft: reduction '" + std::string(name_of(op)) + "' is not defined on " +
+                                std::string(name_of(type)));
+  }
+  if (type == Datatype::kBool) return bool_op(op);
+  return has_builtin(op, type) ? builtin_op(op) : user_op(op, type);
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,264 @@
+#include "weft/mpi/team.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "weft/mpi/environment.h"
+#include "weft/mpi/error.h"
+#include "weft/mpi/options.h"
+
+namespace weft::mpi {
+namespace {
+
+// Tags on the control channel. Agreements take one tag per round and direction, 2^64 ranks at the most.
+constexpr int kRounds = 64;
+constexpr int kAlarmTag = 2 * kRounds;
+constexpr int kFirstTransferTag = 256;
+
+// Every field merges idempotently (minimum, maximum, or), so log2(n) rounds of "send to the rank 2^k ahead,
+// receive from the rank 2^k behind" bring everybody the same answer for any number of ranks.
+struct Ballot {
+  std::uint64_t number;  // which agreement of its direction this is
+  std::uint64_t signature_min, signature_max;
+  std::int64_t value_min, value_max;
+  std::uint64_t flags;
+
+  void merge(const Ballot& other) noexcept {
+    signature_min = std::min(signature_min, other.signature_min);
+    signature_max = std::max(signature_max, other.signature_max);
+    value_min = std::min(value_min, other.value_min);
+    value_max = std::max(value_max, other.value_max);
+    flags |= other.flags;
+  }
+};
+
+Ballot ballot_of(std::uint64_t number, const Vote& vote) noexcept {
+  const std::uint64_t flags = (vote.wants_grad ? 1U : 0U) | (vote.grad_disabled ? 2U : 0U) | (vote.failed ? 4U : 0U);
+  return {number, vote.signature, vote.signature, vote.value, vote.value, flags};
+}
+
+Outcome outcome_of(const Ballot& ballot) noexcept {
+  return {ballot.signature_min,    ballot.signature_max,    ballot.value_min,        ballot.value_max,
+          (ballot.flags & 1U) != 0, (ballot.flags & 2U) != 0, (ballot.flags & 4U) != 0};
+}
+
+std::string waiting_for(const void* peer) {
+  return ", no word from rank " + std::to_string(*static_cast<const int*>(peer)) +
+         " (or from a rank that it waits for)";
+}
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<Team*> teams;
+};
+
+Registry& registry() {
+  static auto* registry = new Registry();
+  return *registry;
+}
+
+}  // namespace
+
+Team::Team(Communicator origin)
+    : origin_(std::move(origin)), name_(origin_.name()), rank_(origin_.rank()), size_(origin_.size()),
+      tag_limit_(origin_.tag_upper_bound()) {
+  open_channels();
+}
+
+std::shared_ptr<Team> Team::adopt(Communicator origin) {
+  if (!origin.valid()) return nullptr;
+  auto* raw = new Team(std::move(origin));
+  {
+    const std::lock_guard lock(registry().mutex);
+    registry().teams.push_back(raw);
+  }
+  return {raw, [](Team* team) {
+            {
+              const std::lock_guard lock(registry().mutex);
+              std::erase(registry().teams, team);
+            }
+            delete team;
+          }};
+}
+
+std::shared_ptr<Team> Team::over(const CommunicatorView& comm, const std::string& name) {
+  return adopt(comm.dup(name));
+}
+
+std::shared_ptr<Team> Team::world() {
+  static std::mutex mutex;
+  static auto* world = new std::shared_ptr<Team>();
+  const std::lock_guard lock(mutex);
+  if (*world == nullptr) *world = over(CommunicatorView::world(), "world");
+  return *world;
+}
+
+CommunicatorView Team::origin() const { return origin_; }
+CommunicatorView Team::control() const { return control_; }
+CommunicatorView Team::channel(Direction direction) const { return channels_[static_cast<std::size_t>(direction)]; }
+
+CommunicatorView Team::reversed(Direction direction) {
+  auto& slot = reversed_[static_cast<std::size_t>(direction)];
+  if (!slot.valid()) slot = channel(direction).split(0, size_ - 1 - rank_);
+  return slot;
+}
+
+void Team::open_channels() {
+  control_ = origin_.dup(name_ + ".control");
+  channels_[0] = origin_.dup(name_ + ".forward");
+  channels_[1] = origin_.dup(name_ + ".backward");
+}
+
+void Team::rebuild() {
+  // The old channels may hold unfinished traffic: freeing them could wait for it, so they are given up.
+  control_.leak();
+  for (auto& channel : channels_) channel.leak();
+  for (auto& channel : reversed_) channel.leak();
+  alarms_sent_.clear();
+  agreements_ = {};
+  for (auto* target : {&control_, &channels_[0], &channels_[1]}) {
+    MPI_Comm fresh = MPI_COMM_NULL;
+    Request request;
+    check(MPI_Comm_idup(origin_.handle(), &fresh, request.add()), "MPI_Comm_idup", origin_.handle());
+    request.wait({.operation = "rebuilding a team after a failure"});
+    *target = Communicator::adopt(fresh, name_);
+  }
+  broken_ = false;
+}
+
+void Team::close() noexcept {
+  closed_ = true;
+  control_ = Communicator();
+  channels_ = {};
+  reversed_ = {};
+}
+
+void Team::enter() {
+  if (closed_) throw Disagreement("weft: communicator '" + name_ + "' was freed; make a new one with split or dup");
+  if (!Environment::alive()) throw MpiError("weft.MpiError: MPI is not running (finalised?)");
+  if (size_ == 1) return;
+  if (broken_) {
+    rebuild();
+  } else {
+    poll_alarm();
+  }
+}
+
+Outcome Team::agree(Direction direction, const Vote& vote) {
+  if (size_ == 1) return outcome_of(ballot_of(0, vote));
+  try {
+    return exchange_votes(direction, vote);
+  } catch (const TimeoutError& error) {
+    raise_alarm(error.what());
+    throw;
+  }
+}
+
+Outcome Team::exchange_votes(Direction direction, const Vote& vote) {
+  const auto which = static_cast<std::size_t>(direction);
+  const MPI_Comm comm = control_.handle();
+  Ballot mine = ballot_of(agreements_[which]++, vote);
+  int tag = static_cast<int>(which) * kRounds;
+  for (int reach = 1; reach < size_; reach *= 2, ++tag) {
+    const int ahead = (rank_ + reach) % size_;
+    const int behind = (rank_ - reach + size_) % size_;
+    Ballot theirs;
+    MPI_Request incoming = MPI_REQUEST_NULL;
+    MPI_Request outgoing = MPI_REQUEST_NULL;
+    check(MPI_Irecv(&theirs, sizeof theirs, MPI_BYTE, behind, tag, comm, &incoming), "MPI_Irecv", comm);
+    check(MPI_Isend(&mine, sizeof mine, MPI_BYTE, ahead, tag, comm, &outgoing), "MPI_Isend", comm);
+    const WaitContext context{.operation = "agreement", .team = this, .explain = waiting_for, .subject = &behind};
+    Waiter waiter(context);
+    int done = 0;
+    try {
+      for (;;) {
+        check(MPI_Test(&incoming, &done, MPI_STATUS_IGNORE), "MPI_Test", comm);
+        if (done != 0) break;
+        waiter.idle();
+      }
+    } catch (...) {
+      // The buffers live on this stack frame, so no request may outlive it.
+      MPI_Cancel(&incoming);
+      MPI_Wait(&incoming, MPI_STATUS_IGNORE);
+      MPI_Wait(&outgoing, MPI_STATUS_IGNORE);  // eager: a ballot is tiny
+      throw;
+    }
+    check(MPI_Wait(&outgoing, MPI_STATUS_IGNORE), "MPI_Wait", comm);
+    if (theirs.number != mine.number) {
+      throw MpiError("weft.MpiError: rank " + std::to_string(rank_) + " is at agreement " +
+                     std::to_string(mine.number) + " of '" + name_ + "', rank " + std::to_string(behind) + " at " +
+                     std::to_string(theirs.number) + ": two threads use one communicator at the same time?");
+    }
+    mine.merge(theirs);
+  }
+  return outcome_of(mine);
+}
+
+void Team::disagree(const std::string& mine) {
+  const int length = static_cast<int>(mine.size());
+  std::vector<int> lengths(static_cast<std::size_t>(size_));
+  std::vector<int> starts(lengths.size());
+  const MPI_Comm comm = control_.handle();
+  check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm), "MPI_Allgather", comm);
+  int total = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    starts[i] = total;
+    total += lengths[i];
+  }
+  std::string all(static_cast<std::size_t>(total), ' ');
+  check(MPI_Allgatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, comm),
+        "MPI_Allgatherv", comm);
+  std::map<std::string, std::string> ranks_by_text;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    auto& ranks = ranks_by_text[all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i]))];
+    ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(i);
+  }
+  std::string text = "weft: the ranks of communicator '" + name_ + "' do not agree on an operation, nothing was sent:";
+  for (const auto& [said, ranks] : ranks_by_text) text += "\n  " + ranks + ": " + said;
+  throw Disagreement(text);
+}
+
+void Team::raise_alarm(const std::string& cause) noexcept {
+  if (closed_ || broken_ || size_ == 1 || !Environment::alive()) return;
+  broken_ = true;
+  try {
+    const auto text = std::make_shared<std::string>(cause);
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      Request& request = alarms_sent_.emplace_back(text);
+      check(MPI_Isend(text->data(), static_cast<int>(text->size()), MPI_CHAR, peer, kAlarmTag, control_.handle(),
+                      request.add()),
+            "MPI_Isend", control_.handle());
+      static_cast<void>(request.test());
+    }
+  } catch (const std::exception&) {
+    // The peers then time out and say so; there is nothing better to do for them here.
+  }
+}
+
+void Team::poll_alarm() {
+  int found = 0;
+  MPI_Status status;
+  const MPI_Comm comm = control_.handle();
+  check(MPI_Iprobe(MPI_ANY_SOURCE, kAlarmTag, comm, &found, &status), "MPI_Iprobe", comm);
+  if (found == 0) return;
+  int length = 0;
+  check(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count", comm);
+  std::string text(static_cast<std::size_t>(length), ' ');
+  check(MPI_Recv(text.data(), length, MPI_CHAR, status.MPI_SOURCE, kAlarmTag, comm, MPI_STATUS_IGNORE), "MPI_Recv",
+        comm);
+  broken_ = true;
+  throw PeerLost(status.MPI_SOURCE, text + " (noticed in " + current_operation() + ")");
+}
+
+int Team::transfer_tag(std::int64_t transfer) const noexcept {
+  return kFirstTransferTag + static_cast<int>(transfer % (tag_limit_ - kFirstTransferTag));
+}
+
+void raise_alarm_everywhere(const std::string& cause) noexcept {
+  const std::lock_guard lock(registry().mutex);
+  for (Team* team : registry().teams) team->raise_alarm(cause);
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,174 @@
+#include "weft/mpi/waiter.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weft/mpi/environment.h"
+#include "weft/mpi/error.h"
+#include "weft/mpi/options.h"
+#include "weft/mpi/team.h"
+
+namespace weft::mpi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One per thread that communicates; the watchdog reads it, so what it reads is atomic.
+struct Slot {
+  std::atomic<const char*> name{nullptr};
+  std::atomic<const char*> file{""};
+  std::atomic<unsigned> line{0};
+  std::atomic<int> rank{-1};
+  std::atomic<std::int64_t> blocked_since_ms{0};  // 0: not inside an uninterruptible MPI call
+  std::atomic<bool> warned{false};
+  pthread_t thread = pthread_self();
+};
+
+std::atomic<CallSiteHook> g_hook{nullptr};
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
+}
+
+std::string site_of(const Slot& slot) {
+  char text[512];
+  if (const auto hook = g_hook.load()) {
+    const std::size_t length = hook(static_cast<unsigned long>(slot.thread), text, sizeof text);
+    if (length > 0) return {text, std::min(length, sizeof text)};
+  }
+  const char* file = slot.file.load();
+  if (*file == '\0') return "an unknown place";
+  return std::string(file) + ":" + std::to_string(slot.line.load());
+}
+
+std::string describe(const Slot& slot) {
+  const char* name = slot.name.load();
+  return std::string(name != nullptr ? name : "communication") + " called from " + site_of(slot);
+}
+
+void say(const Slot& slot, std::int64_t seconds, const std::string& more) {
+  std::fprintf(stderr, "weft: rank %d has waited %lld s in %s%s\n", slot.rank.load(),
+               static_cast<long long>(seconds), describe(slot).c_str(), more.c_str());
+  std::fflush(stderr);
+}
+
+class Watchdog {
+ public:
+  static Watchdog& instance() {
+    static auto* watchdog = new Watchdog();  // its thread may outlive static destruction
+    return *watchdog;
+  }
+  void add(Slot* slot) {
+    const std::lock_guard lock(mutex_);
+    slots_.push_back(slot);
+    if (!started_) std::thread([this] { run(); }).detach();
+    started_ = true;
+  }
+  void remove(Slot* slot) {
+    const std::lock_guard lock(mutex_);
+    std::erase(slots_, slot);
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      const auto pause = std::min<std::chrono::milliseconds>(std::chrono::seconds(1), options().warn_after / 2);
+      std::this_thread::sleep_for(std::max<std::chrono::milliseconds>(pause, std::chrono::milliseconds(20)));
+      const std::lock_guard lock(mutex_);
+      for (Slot* slot : slots_) inspect(*slot);
+    }
+  }
+  static void inspect(Slot& slot) {
+    const std::int64_t since = slot.blocked_since_ms.load();
+    if (since == 0) return;
+    const std::int64_t waited = now_ms() - since;
+    if (waited >= options().warn_after.count() && !slot.warned.exchange(true)) {
+      say(slot, waited / 1000, " (inside MPI; all ranks had entered it)");
+    }
+    if (waited >= options().timeout.count()) {
+      say(slot, waited / 1000, ": a rank vanished inside the operation, ending the job");
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<Slot*> slots_;
+  bool started_ = false;
+};
+
+struct RegisteredSlot : Slot {
+  RegisteredSlot() { Watchdog::instance().add(this); }
+  ~RegisteredSlot() { Watchdog::instance().remove(this); }
+};
+
+Slot& this_thread() {
+  thread_local RegisteredSlot slot;
+  return slot;
+}
+
+}  // namespace
+
+void Waiter::idle() {
+  constexpr int kSpins = 2000;   // about 100 us of MPI_Test: the usual wait ends here, without a system call
+  constexpr int kClockEvery = 16;
+  if (++spins_ < kSpins) return;
+  sched_yield();
+  if (spins_ % kClockEvery == 0) look_at_clock();
+}
+
+void Waiter::look_at_clock() {
+  const auto now = Clock::now();
+  if (start_ == Clock::time_point{}) start_ = now;
+  if (context_.team != nullptr) context_.team->poll_alarm();
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
+  if (waited > std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  const bool late = waited >= options().timeout;
+  if (!late && (warned_ || waited < options().warn_after)) return;
+  const std::string more = context_.explain != nullptr ? context_.explain(context_.subject) : std::string();
+  Slot& slot = this_thread();
+  if (slot.name.load() == nullptr) slot.name = context_.operation;
+  if (context_.team != nullptr) slot.rank = context_.team->rank();
+  if (!warned_) say(slot, waited.count() / 1000, more);
+  warned_ = true;
+  if (!late) return;
+  throw TimeoutError("weft.TimeoutError: rank " + std::to_string(slot.rank.load()) + " gave up after " +
+                     std::to_string(static_cast<double>(waited.count()) / 1000) + " s in " + describe(slot) + more +
+                     "; WEFT_TIMEOUT sets the limit in seconds");
+}
+
+OperationScope::OperationScope(const char* name, const Team* team, std::source_location where) noexcept {
+  Slot& slot = this_thread();
+  outermost_ = slot.name.load(std::memory_order_relaxed) == nullptr;
+  if (!outermost_) return;
+  slot.file.store(where.file_name(), std::memory_order_relaxed);
+  slot.line.store(where.line(), std::memory_order_relaxed);
+  slot.rank.store(team != nullptr ? team->rank() : -1, std::memory_order_relaxed);
+  slot.name.store(name, std::memory_order_release);
+}
+
+OperationScope::~OperationScope() {
+  if (outermost_) this_thread().name.store(nullptr, std::memory_order_relaxed);
+}
+
+BlockingScope::BlockingScope() noexcept {
+  Slot& slot = this_thread();
+  slot.warned.store(false, std::memory_order_relaxed);
+  slot.blocked_since_ms.store(now_ms(), std::memory_order_relaxed);
+}
+
+BlockingScope::~BlockingScope() { this_thread().blocked_since_ms.store(0, std::memory_order_relaxed); }
+
+std::string current_operation() { return describe(this_thread()); }
+
+std::string call_site() { return site_of(this_thread()); }
+
+void set_call_site_hook(CallSiteHook hook) noexcept { g_hook = hook; }
+
+}  // namespace weft::mpi
