@@ -121,13 +121,13 @@ const Label& IncomingParcel::wait_label() {
   return box_->label;
 }
 
-void IncomingParcel::receive_into(void* data) {
+void IncomingParcel::receive_into(void* data, std::shared_ptr<void> keep) {
   const Label& label = box_->label;
   if (label.inlined) {
     if (label.bytes > 0) std::memcpy(data, box_->data.data(), static_cast<std::size_t>(label.bytes));
     return;
   }
-  Request request;
+  Request request(std::move(keep));
   const MPI_Comm control = team_.control().handle();
   for_each_chunk(label.bytes, [&](std::int64_t first, int n) {
     check(MPI_Irecv(at(data, first, 1), n, MPI_BYTE, source_, team_.transfer_tag(label.payload), control,
@@ -138,8 +138,9 @@ void IncomingParcel::receive_into(void* data) {
 }
 
 void IncomingParcel::discard() {
-  std::vector<std::byte> scrap(box_->label.inlined ? 0 : static_cast<std::size_t>(box_->label.bytes));
-  if (!box_->label.inlined) receive_into(scrap.data());
+  if (box_->label.inlined) return;
+  const auto scrap = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(box_->label.bytes));
+  receive_into(scrap->data(), scrap);
 }
 
 }  // namespace weft::mpi

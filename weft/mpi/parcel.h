@@ -61,8 +61,8 @@ class IncomingParcel {
   const Label& wait_label();
   [[nodiscard]] int source() const noexcept { return source_; }
   [[nodiscard]] int tag() const noexcept { return tag_; }
-  // Blocks until the payload lies in `data` (label.bytes long). Once, after wait_label().
-  void receive_into(void* data);
+  // Blocks until the payload lies in `data` (label.bytes long), which `keep` owns. Once, after wait_label().
+  void receive_into(void* data, std::shared_ptr<void> keep);
   // Takes the payload and throws it away: for a parcel that does not fit what the caller expects.
   void discard();
 
