@@ -86,3 +86,24 @@ function(_weft_set_test_properties test ranks labels timeout)
     ENVIRONMENT "WEFT_MPI=${WEFT_MPI};WEFT_MPI_ROOT=${WEFT_MPI_ROOT};WEFT_LIBRARY_DIR=${PROJECT_BINARY_DIR}/lib;\
 OMP_NUM_THREADS=1;ASAN_OPTIONS=detect_leaks=0;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=${suppressions}")
 endfunction()
+
+# Installs this build into a staging folder, then configures, builds and runs examples/cmake_project against it. A sanitizer
+# build would impose its runtime on the consumer, so it has no such test.
+function(weft_add_install_test)
+  if(WEFT_SANITIZE)
+    return()
+  endif()
+  set(stage "${PROJECT_BINARY_DIR}/stage")
+  set(consumer "${PROJECT_BINARY_DIR}/consumer")
+  add_test(NAME install/stage COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BINARY_DIR}" --prefix "${stage}")
+  add_test(NAME install/cmake_project
+    COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${PROJECT_SOURCE_DIR}/examples/cmake_project" "${consumer}"
+            --build-generator "${CMAKE_GENERATOR}"
+            --build-options "-DCMAKE_PREFIX_PATH=${stage}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}"
+            --test-command "${WEFT_LAUNCHER}" -n 2 "${consumer}/consumer")
+  foreach(test IN ITEMS install/stage install/cmake_project)
+    _weft_set_test_properties(${test} 2 install "")
+  endforeach()
+  set_tests_properties(install/stage PROPERTIES FIXTURES_SETUP weft_stage)
+  set_tests_properties(install/cmake_project PROPERTIES FIXTURES_REQUIRED weft_stage)
+endfunction()
