@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <stdexcept>
 
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
@@ -34,13 +35,14 @@ struct Ballot {
 };
 
 Ballot ballot_of(std::uint64_t number, const Vote& vote) noexcept {
-  const std::uint64_t flags = (vote.wants_grad ? 1U : 0U) | (vote.grad_disabled ? 2U : 0U) | (vote.failed ? 4U : 0U);
+  const std::uint64_t flags = (vote.wants_grad ? 1U : 0U) | (vote.grad_disabled ? 2U : 0U) |
+                              (vote.has_tangent ? 4U : 0U) | (vote.failed ? 8U : 0U);
   return {number, vote.signature, vote.signature, vote.value, vote.value, flags};
 }
 
 Outcome outcome_of(const Ballot& ballot) noexcept {
   return {ballot.signature_min,    ballot.signature_max,    ballot.value_min,        ballot.value_max,
-          (ballot.flags & 1U) != 0, (ballot.flags & 2U) != 0, (ballot.flags & 4U) != 0};
+          (ballot.flags & 1U) != 0, (ballot.flags & 2U) != 0, (ballot.flags & 4U) != 0, (ballot.flags & 8U) != 0};
 }
 
 std::string waiting_for(const void* peer) {
@@ -48,9 +50,11 @@ std::string waiting_for(const void* peer) {
          " (or from a rank that it waits for)";
 }
 
+// Teams by number; a number is never used twice.
 struct Registry {
   std::mutex mutex;
-  std::vector<Team*> teams;
+  std::map<std::int64_t, std::weak_ptr<Team>> teams;
+  std::int64_t next = 0;
 };
 
 Registry& registry() {
@@ -68,18 +72,22 @@ Team::Team(Communicator origin)
 
 std::shared_ptr<Team> Team::adopt(Communicator origin) {
   if (!origin.valid()) return nullptr;
-  auto* raw = new Team(std::move(origin));
-  {
-    const std::lock_guard lock(registry().mutex);
-    registry().teams.push_back(raw);
+  std::shared_ptr<Team> team(new Team(std::move(origin)));
+  const std::lock_guard lock(registry().mutex);
+  std::erase_if(registry().teams, [](const auto& entry) { return entry.second.expired(); });
+  team->id_ = registry().next++;
+  registry().teams.emplace(team->id_, team);
+  return team;
+}
+
+std::shared_ptr<Team> Team::find(std::int64_t id) {
+  const std::lock_guard lock(registry().mutex);
+  const auto found = registry().teams.find(id);
+  if (found != registry().teams.end()) {
+    if (auto team = found->second.lock()) return team;
   }
-  return {raw, [](Team* team) {
-            {
-              const std::lock_guard lock(registry().mutex);
-              std::erase(registry().teams, team);
-            }
-            delete team;
-          }};
+  throw std::invalid_argument("weft: there is no communicator with number " + std::to_string(id) +
+                              " in this process (freed, or from another process?)");
 }
 
 std::shared_ptr<Team> Team::over(const CommunicatorView& comm, const std::string& name) {
@@ -258,7 +266,9 @@ int Team::transfer_tag(std::int64_t transfer) const noexcept {
 
 void raise_alarm_everywhere(const std::string& cause) noexcept {
   const std::lock_guard lock(registry().mutex);
-  for (Team* team : registry().teams) team->raise_alarm(cause);
+  for (const auto& [id, entry] : registry().teams) {
+    if (const auto team = entry.lock()) team->raise_alarm(cause);
+  }
 }
 
 }  // namespace weft::mpi

@@ -28,6 +28,7 @@ struct Vote {
   std::int64_t value = 0;       // may differ; everybody learns the smallest and the largest
   bool wants_grad = false;      // this rank's input requires grad
   bool grad_disabled = false;   // this rank could not record a gradient
+  bool has_tangent = false;     // this rank's input carries a forward-mode derivative
   bool failed = false;          // this rank's arguments are wrong: nobody communicates
 };
 
@@ -35,7 +36,7 @@ struct Vote {
 struct Outcome {
   std::uint64_t signature_min = 0, signature_max = 0;
   std::int64_t value_min = 0, value_max = 0;
-  bool any_wants_grad = false, any_grad_disabled = false, any_failed = false;
+  bool any_wants_grad = false, any_grad_disabled = false, any_has_tangent = false, any_failed = false;
 
   [[nodiscard]] bool same_call() const noexcept { return signature_min == signature_max && !any_failed; }
   [[nodiscard]] bool same_value() const noexcept { return value_min == value_max; }
@@ -53,6 +54,11 @@ class Team : public std::enable_shared_from_this<Team> {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
+  // The open team with this number. Throws std::invalid_argument if there is none (any more).
+  [[nodiscard]] static std::shared_ptr<Team> find(std::int64_t id);
+
+  // A small number that names the team in this process, for those who cannot hold a pointer.
+  [[nodiscard]] std::int64_t id() const noexcept { return id_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -101,6 +107,7 @@ class Team : public std::enable_shared_from_this<Team> {
   std::vector<Request> alarms_sent_;
   std::atomic<std::int64_t> transfers_{0};
   std::string name_;
+  std::int64_t id_ = -1;
   int rank_;
   int size_;
   int tag_limit_;
