@@ -1,12 +1,34 @@
 #include "weft/mpi/communicator.h"
 
-#include <numeric>
+#include <cstdint>
+#include <stdexcept>
 #include <utility>
 
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
 
 namespace weft::mpi {
+namespace {
+
+// Whether a grid has a cell for 1 to `ranks` ranks; looks at each extent, because a product of them may overflow.
+bool fits_on(int ranks, const std::vector<int>& extents) {
+  std::int64_t cells = 1;
+  for (const int extent : extents) {
+    if (extent < 1) return false;
+    cells *= extent;
+    if (cells > ranks) return false;
+  }
+  return true;
+}
+
+// "2 x 3".
+std::string join(const std::vector<int>& extents) {
+  std::string text;
+  for (const int extent : extents) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text;
+}
+
+}  // namespace
 
 CommunicatorView::CommunicatorView(MPI_Comm comm) : comm_(comm) {
   if (comm == MPI_COMM_NULL) return;
@@ -55,9 +77,8 @@ Communicator CommunicatorView::cart(const std::vector<int>& extents, const std::
     throw std::invalid_argument("weft: cart wants one periodic flag per extent: " + std::to_string(extents.size()) +
                                 " extents, " + std::to_string(wrap.size()) + " flags");
   }
-  const int cells = std::accumulate(extents.begin(), extents.end(), 1, std::multiplies<>());
-  if (cells < 1 || cells > size_) {
-    throw std::invalid_argument("weft: cart of " + std::to_string(cells) + " cells does not fit on " +
+  if (!fits_on(size_, extents)) {
+    throw std::invalid_argument("weft: cart of " + join(extents) + " cells does not fit on " +
                                 std::to_string(size_) + " ranks");
   }
   MPI_Comm result = MPI_COMM_NULL;
