@@ -1,7 +1,8 @@
 // MPI's collectives with 64-bit counts, typed by Datatype and ReduceOp. Blocking; collective over `comm`.
 //
-// A pointer given as both input and output means in place. Counts are elements. Transfers larger than
-// Options::max_count are made in chunks (reductions) or by pairs of ranks (those with per-rank counts).
+// In all_reduce, reduce, scan and exscan a pointer given as both input and output means in place; elsewhere input and
+// output must not overlap. Counts are elements. Transfers larger than Options::max_count are made in chunks
+// (reductions) or by pairs of ranks (those with per-rank counts).
 #pragma once
 
 #include <cstdint>
