@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 namespace {
 
@@ -14,17 +15,22 @@ class FailurePrinter : public testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
 
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
+
+  // Must not ask UnitTest for the current test: GoogleTest holds its lock while it calls this.
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s:%d: failure in %s.%s\n%s\n", rank_,
-                 result.file_name() ? result.file_name() : "unknown file", result.line_number(),
-                 test ? test->test_suite_name() : "set-up", test ? test->name() : "", result.summary());
+    std::fprintf(stderr, "[rank %d] %s:%d: failure in %s\n%s\n", rank_,
+                 result.file_name() ? result.file_name() : "unknown file", result.line_number(), test_.c_str(),
+                 result.summary());
     std::fflush(stderr);
   }
 
  private:
   int rank_;
+  std::string test_ = "the set-up";
 };
 
 void silence_all_but_failures(int rank) {
