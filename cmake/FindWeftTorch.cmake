@@ -30,6 +30,9 @@ foreach(_name IN ITEMS torch torch_cpu c10)
   list(APPEND _weft_torch_libraries WeftTorch_${_name}_LIBRARY)
 endforeach()
 
+# Only a CUDA build of torch has it.
+find_library(WeftTorch_c10_cuda_LIBRARY c10_cuda HINTS "${_weft_torch_root}" PATH_SUFFIXES lib NO_DEFAULT_PATH NO_CACHE)
+
 if(EXISTS "${WeftTorch_INCLUDE_DIR}/torch/headeronly/version.h")
   file(STRINGS "${WeftTorch_INCLUDE_DIR}/torch/headeronly/version.h" _weft_torch_version
        REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
@@ -47,6 +50,9 @@ if(WeftTorch_FOUND AND NOT TARGET weft::torch)
   # libtorch.so itself holds no symbols; it exists to pull in the device libraries of a CUDA build.
   target_link_libraries(weft::torch INTERFACE
     "${WeftTorch_torch_cpu_LIBRARY}" "${WeftTorch_torch_LIBRARY}" "${WeftTorch_c10_LIBRARY}")
+  if(WeftTorch_c10_cuda_LIBRARY)
+    target_link_libraries(weft::torch INTERFACE "${WeftTorch_c10_cuda_LIBRARY}")
+  endif()
   # As torch_cpu was built: c10d's headers declare different things without them.
   target_compile_definitions(weft::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
   target_compile_features(weft::torch INTERFACE cxx_std_20)

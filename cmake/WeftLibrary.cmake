@@ -3,10 +3,13 @@
 # Folders that do not declare TORCH get no torch include path: a torch header there does not compile.
 include_guard()
 
-# weft_add_library(<folder> [TORCH] [DEPENDS <folder or target>...])
+# weft_add_library(<folder> [TORCH] [EXCLUDE <file>...] [DEPENDS <folder or target>...])
 function(weft_add_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "EXCLUDE;DEPENDS")
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/weft/${folder}/*.cpp")
+  foreach(file IN LISTS arg_EXCLUDE)
+    list(REMOVE_ITEM sources "${PROJECT_SOURCE_DIR}/weft/${folder}/${file}")
+  endforeach()
   if(NOT sources)
     return()
   endif()

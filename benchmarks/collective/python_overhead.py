@@ -1,0 +1,92 @@
+"""Python's cost of forward + backward: weft against `view_as`, mpi-free, and against torch.distributed over gloo.
+
+mpirun -n 2 python benchmarks/collective/python_overhead.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional as dist_functional
+
+import weft
+
+SIZES = [1, 1 << 10, 1 << 16, 1 << 20, 1 << 24]
+
+
+def compare(alternatives: dict[str, Callable[[], None]], calls: int, repeats: int) -> dict[str, float]:
+    """Microseconds per call: every repeat runs all alternatives, the median of the slowest rank's mean counts."""
+    comm = weft.world()
+    samples: dict[str, list[float]] = {name: [] for name in alternatives}
+    for repeat in range(repeats + 1):
+        for name, run in alternatives.items():
+            comm.barrier()
+            start = time.perf_counter()
+            for _ in range(calls):
+                run()
+            mine = torch.tensor((time.perf_counter() - start) / calls * 1e6)
+            slowest = comm.all_reduce(mine, "max").item()
+            if repeat:  # the first repeat warms up
+                samples[name].append(slowest)
+    return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def report(name: str, value: float, peer: str, peer_value: float) -> None:
+    if weft.world().rank == 0:
+        figure = {"name": name, "value": round(value, 3), "unit": "us", "peer": f"{peer} {peer_value:.3f} us"}
+        print(json.dumps({**figure, "ratio": round(value / peer_value, 3)}), flush=True)
+
+
+def measure(size: int) -> None:
+    comm = weft.world()
+    x = torch.randn(size, requires_grad=True)
+    g = torch.ones(size)
+    following, previous = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+
+    def view_as() -> None:
+        x.view_as(x).backward(g)
+        x.grad = None
+
+    def all_reduce() -> None:
+        comm.all_reduce(x).backward(g)
+        x.grad = None
+
+    def ring() -> None:
+        sending = comm.isend(x, following)
+        received = comm.recv(x, previous)
+        sending.wait()
+        received.backward(g)
+        x.grad = None
+
+    def gloo() -> None:
+        dist_functional.all_reduce(x).backward(g)
+        x.grad = None
+
+    calls = max(2, min(500, (1 << 21) // size))
+    times = compare({"view_as": view_as, "weft": all_reduce, "ring": ring}, calls, 5 if size >= 1 << 24 else 15)
+    gloo_time = compare({"gloo": gloo}, max(2, calls // 10), 5)["gloo"]
+    report(f"collective/all_reduce/python/{size}", times["weft"], "view_as", times["view_as"])
+    report(f"collective/all_reduce/python/{size}", times["weft"], "gloo nn.functional", gloo_time)
+    report(f"collective/ring/python/{size}", times["ring"], "view_as", times["view_as"])
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    comm = weft.world()
+    # gloo needs an address of its own; the ranks share a machine here.
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29511")
+    dist.init_process_group("gloo", rank=comm.rank, world_size=comm.size)
+    for size in SIZES:
+        measure(size)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Runs the benchmarks and keeps their figures in benchmarks/results.jsonl, one JSON line a figure.
+
+python benchmarks/run.py [--only collective]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results.jsonl"
+MPIRUN = str(ROOT / "scripts" / "mpirun")
+
+# What to start for each folder of benchmarks/; every program prints its figures as JSON lines.
+SUITES: dict[str, list[list[str]]] = {
+    "collective": [
+        [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/collective_forward_backward")],
+        [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/collective/python_overhead.py")],
+    ],
+}
+
+
+def run(command: list[str]) -> list[dict[str, object]]:
+    print("$", " ".join(command), flush=True)
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    sys.stderr.write(completed.stderr)
+    if completed.returncode != 0:
+        raise SystemExit(f"failed with status {completed.returncode}")
+    return [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=sorted(SUITES), help="run one folder of benchmarks")
+    chosen = parser.parse_args().only
+    figures = [figure for name in SUITES if chosen in (None, name) for command in SUITES[name] for figure in run(command)]
+    with RESULTS.open("w") as file:
+        for figure in figures:
+            file.write(json.dumps(figure) + "\n")
+            print(f"{figure['name']:45} {figure['value']:>12} {figure['unit']}   {figure['ratio']:>7} x {figure['peer']}")
+
+
+if __name__ == "__main__":
+    main()

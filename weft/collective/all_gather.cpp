@@ -1,0 +1,87 @@
+#include "weft/collective/all_gather.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "weft/collective/reduce_scatter.h"
+#include "weft/collective/sizes.h"
+#include "weft/collective/tensor.h"
+#include "weft/mpi/collectives.h"
+
+namespace weft::collective {
+namespace {
+
+using at::Tensor;
+
+const auto& handle() {
+  static const auto op = find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t)>("weft::all_gather");
+  return op;
+}
+
+Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
+  Negotiation talk("all_gather", comm);
+  std::int64_t mine = 0;
+  talk.check([&] {
+    require_communicable(x);
+    dim = wrap_dim(x, dim);
+    mine = x.dim() == 0 ? 1 : x.size(dim);
+  });
+  const auto outcome = talk.agree(Signature("all_gather").add(x, dim).add(dim), mine, [&] {
+    return "all_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")";
+  });
+  const Sizes sizes = gather_sizes(talk, outcome, mine);
+  const Tensor in = readable(to_front(x, dim));
+  auto shape = in.sizes().vec();
+  shape[0] = total_of(sizes);
+  Tensor out = writable(shape, x);
+  {
+    const mpi::BlockingScope blocking;
+    mpi::all_gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
+                    datatype_of(x.scalar_type()), talk.channel());
+  }
+  return delivered(from_front(out, dim), x);
+}
+
+struct Adjoint {
+  std::int64_t dim;
+  std::optional<Sizes> sizes;
+  bool scalar;  // the input had no dimension
+  variable_list operator()(OperationNode& node, variable_list&& g) const {
+    const at::OptionalIntArrayRef pieces = sizes ? at::OptionalIntArrayRef(*sizes) : std::nullopt;
+    const Tensor mine = reduce_scatter(g[0], node.team(), mpi::ReduceOp::kSum, dim, pieces);
+    return {scalar ? mine.squeeze(0) : mine};
+  }
+};
+
+Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
+  const GradientCall call(x);
+  const Tensor y = below_autograd(handle(), x, dim, comm);
+  if (call.recording()) {
+    record("all_gather", mpi::Team::find(comm), {x}, {y}, Adjoint{wrap_dim(x, dim), call.sizes, x.dim() == 0},
+           call.on_tape());
+  }
+  if (call.has_tangent()) set_tangent(y, all_gather(tangent_of(x), mpi::Team::find(comm), dim));
+  return y;
+}
+
+// Tracing cannot ask the other ranks: equal sizes are assumed.
+Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t comm) {
+  auto shape = x.dim() == 0 ? std::vector<c10::SymInt>{1} : x.sym_sizes().vec();
+  auto& size = shape[static_cast<std::size_t>(wrap_dim(x, dim))];
+  size = size * mpi::Team::find(comm)->size();
+  return at::empty_symint(shape, x.options());
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("all_gather(Tensor x, int dim, int comm) -> Tensor"); }
+TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_gather", &communicate); }
+TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_gather", &differentiate); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_gather", &shape_only); }
+
+}  // namespace
+
+Tensor all_gather(const Tensor& x, const Comm& comm, std::int64_t dim, std::source_location where) {
+  const mpi::OperationScope scope("all_gather", comm.get(), where);
+  return handle().call(x, dim, comm->id());
+}
+
+}  // namespace weft::collective

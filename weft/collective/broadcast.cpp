@@ -1,0 +1,72 @@
+#include "weft/collective/broadcast.h"
+
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "weft/collective/reduce.h"
+#include "weft/collective/tensor.h"
+#include "weft/mpi/collectives.h"
+
+namespace weft::collective {
+namespace {
+
+using at::Tensor;
+
+const auto& handle() {
+  static const auto op = find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t)>("weft::broadcast");
+  return op;
+}
+
+Tensor communicate(const Tensor& x, std::int64_t root, std::int64_t comm) {
+  Negotiation talk("broadcast", comm);
+  talk.check([&] {
+    require_communicable(x);
+    require_rank(root, talk.size(), "root");
+  });
+  talk.agree(Signature("broadcast").add(x).add(root), 0, [&] {
+    return "broadcast(" + describe(x) + ", root=" + std::to_string(root) + ")";
+  });
+  Tensor out = writable(x.sizes(), x);
+  if (talk.rank() == root) out.copy_(x.detach());
+  {
+    const mpi::BlockingScope blocking;
+    mpi::broadcast(out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), static_cast<int>(root),
+                   talk.channel());
+  }
+  return delivered(std::move(out), x);
+}
+
+struct Adjoint {
+  std::int64_t root;
+  variable_list operator()(OperationNode& node, variable_list&& g) const {
+    return {reduce(g[0], node.team(), mpi::ReduceOp::kSum, root)};
+  }
+};
+
+Tensor differentiate(const Tensor& x, std::int64_t root, std::int64_t comm) {
+  const GradientCall call(x);
+  const Tensor y = below_autograd(handle(), x, root, comm);
+  if (call.recording()) record("broadcast", mpi::Team::find(comm), {x}, {y}, Adjoint{root}, call.on_tape());
+  if (call.has_tangent()) set_tangent(y, broadcast(tangent_of(x), mpi::Team::find(comm), root));
+  return y;
+}
+
+Tensor shape_only(const Tensor& x, std::int64_t /*root*/, std::int64_t /*comm*/) {
+  return at::empty_like(x, at::MemoryFormat::Contiguous);
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("broadcast(Tensor x, int root, int comm) -> Tensor"); }
+TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("broadcast", &communicate); }
+TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("broadcast", &differentiate); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("broadcast", &shape_only); }
+
+}  // namespace
+
+Tensor broadcast(const Tensor& x, const Comm& comm, std::int64_t root, std::source_location where) {
+  const mpi::OperationScope scope("broadcast", comm.get(), where);
+  return handle().call(x, root, comm->id());
+}
+
+}  // namespace weft::collective

@@ -1,0 +1,93 @@
+#include "weft/collective/reduce.h"
+
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include "weft/collective/broadcast.h"
+#include "weft/collective/gather.h"
+#include "weft/collective/reduction.h"
+#include "weft/collective/tensor.h"
+#include "weft/mpi/collectives.h"
+
+namespace weft::collective {
+namespace {
+
+using at::Tensor;
+
+const auto& handle() {
+  static const auto op =
+      find_operator<Tensor(const Tensor&, std::string_view, std::int64_t, std::int64_t)>("weft::reduce");
+  return op;
+}
+
+Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t root, std::int64_t comm) {
+  Negotiation talk("reduce", comm);
+  ReduceOp op = ReduceOp::kSum;
+  talk.check([&] {
+    op = parse_reduce_op(op_name);
+    require_reducible(x, op);
+    require_rank(root, talk.size(), "root");
+  });
+  talk.agree(Signature("reduce").add(x).add(static_cast<std::int64_t>(op)).add(root), 0, [&] {
+    return "reduce(" + describe(x) + ", '" + std::string(op_name) + "', root=" + std::to_string(root) + ")";
+  });
+  const Tensor in = readable(x);
+  Tensor out = writable(x.sizes(), x);
+  {
+    const mpi::BlockingScope blocking;
+    mpi::reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), op,
+                static_cast<int>(root), talk.channel());
+  }
+  if (talk.rank() != root) {
+    out.zero_();
+  } else if (op == ReduceOp::kMean) {
+    out.div_(talk.size());
+  }
+  return delivered(std::move(out), x);
+}
+
+// The root reduces with torch, so every derivative is right; elsewhere the empty gather sums to zeros.
+Tensor through_gather(const Tensor& x, ReduceOp op, std::int64_t root, const Comm& team) {
+  const Tensor stacked = gather(x.unsqueeze(0), team, 0, root);
+  return reduce_first_dim(stacked, team->rank() == root ? op : ReduceOp::kSum);
+}
+
+struct Adjoint {
+  ReduceOp op;
+  std::int64_t root;
+  variable_list operator()(OperationNode& node, variable_list&& g) const {
+    require_differentiable(op);
+    const Tensor whole = broadcast(g[0], node.team(), root);
+    return {op == ReduceOp::kMean ? whole.div(node.team()->size()) : whole};
+  }
+};
+
+Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t root, std::int64_t comm) {
+  const GradientCall call(x);
+  const auto op = mpi::reduce_op_from(op_name);
+  if (op && is_differentiable(*op) && !is_linear(*op) && x.is_floating_point()) {
+    return through_gather(x, *op, root, mpi::Team::find(comm));
+  }
+  const Tensor y = below_autograd(handle(), x, op_name, root, comm);
+  if (call.recording()) record("reduce", mpi::Team::find(comm), {x}, {y}, Adjoint{*op, root}, call.on_tape());
+  if (call.has_tangent()) set_tangent(y, reduce(tangent_of(x), mpi::Team::find(comm), *op, root));
+  return y;
+}
+
+Tensor shape_only(const Tensor& x, std::string_view /*op*/, std::int64_t /*root*/, std::int64_t /*comm*/) {
+  return at::empty_like(x, at::MemoryFormat::Contiguous);
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("reduce(Tensor x, str op, int root, int comm) -> Tensor"); }
+TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("reduce", &communicate); }
+TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("reduce", &differentiate); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce", &shape_only); }
+
+}  // namespace
+
+Tensor reduce(const Tensor& x, const Comm& comm, ReduceOp op, std::int64_t root, std::source_location where) {
+  const mpi::OperationScope scope("reduce", comm.get(), where);
+  return handle().call(x, mpi::name_of(op), root, comm->id());
+}
+
+}  // namespace weft::collective

@@ -1,0 +1,110 @@
+#include "weft/collective/reduce_scatter.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "weft/collective/all_gather.h"
+#include "weft/collective/all_to_all.h"
+#include "weft/collective/reduction.h"
+#include "weft/collective/sizes.h"
+#include "weft/collective/tensor.h"
+#include "weft/mpi/collectives.h"
+
+namespace weft::collective {
+namespace {
+
+using at::Tensor;
+
+const auto& handle() {
+  static const auto op =
+      find_operator<Tensor(const Tensor&, std::string_view, std::int64_t, at::OptionalIntArrayRef, std::int64_t)>(
+          "weft::reduce_scatter");
+  return op;
+}
+
+Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t dim, at::OptionalIntArrayRef given,
+                   std::int64_t comm) {
+  Negotiation talk("reduce_scatter", comm);
+  ReduceOp op = ReduceOp::kSum;
+  Sizes sizes;
+  talk.check([&] {
+    op = parse_reduce_op(op_name);
+    require_reducible(x, op);
+    TORCH_CHECK(x.dim() > 0, "weft: reduce_scatter expects a tensor of at least one dimension");
+    dim = wrap_dim(x, dim);
+    sizes = split_sizes(given, x.size(dim), talk.size());
+  });
+  talk.agree(Signature("reduce_scatter").add(x).add(static_cast<std::int64_t>(op)).add(dim).add(sizes), 0, [&] {
+    return "reduce_scatter(" + describe(x) + ", '" + std::string(op_name) + "', dim=" + std::to_string(dim) + ", " +
+           std::to_string(sizes.size()) + " sizes)";
+  });
+  const Tensor in = readable(to_front(x, dim));
+  auto shape = in.sizes().vec();
+  shape[0] = sizes[static_cast<std::size_t>(talk.rank())];
+  Tensor out = writable(shape, x);
+  {
+    const mpi::BlockingScope blocking;
+    mpi::reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
+                        datatype_of(x.scalar_type()), op, talk.channel());
+  }
+  if (op == ReduceOp::kMean) out.div_(talk.size());
+  return delivered(from_front(out, dim), x);
+}
+
+// The pieces travel to their owners, who reduce them with torch: every derivative is right without further ado.
+Tensor through_all_to_all(const Tensor& x, ReduceOp op, std::int64_t dim, at::OptionalIntArrayRef given,
+                          const Comm& team) {
+  const Tensor stacked = all_to_all(x.unsqueeze(0), team, wrap_dim(x, dim) + 1, 0, given);
+  return reduce_first_dim(stacked, op);
+}
+
+struct Adjoint {
+  ReduceOp op;
+  std::int64_t dim;
+  variable_list operator()(OperationNode& node, variable_list&& g) const {
+    require_differentiable(op);
+    Tensor whole = all_gather(g[0], node.team(), dim);
+    return {op == ReduceOp::kMean ? whole.div(node.team()->size()) : whole};
+  }
+};
+
+Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t dim, at::OptionalIntArrayRef sizes,
+                     std::int64_t comm) {
+  const GradientCall call(x);
+  const auto op = mpi::reduce_op_from(op_name);
+  if (op && is_differentiable(*op) && !is_linear(*op) && x.is_floating_point() && x.dim() > 0) {
+    return through_all_to_all(x, *op, dim, sizes, mpi::Team::find(comm));
+  }
+  const Tensor y = below_autograd(handle(), x, op_name, dim, sizes, comm);
+  if (call.recording()) {
+    record("reduce_scatter", mpi::Team::find(comm), {x}, {y}, Adjoint{*op, wrap_dim(x, dim)}, call.on_tape());
+  }
+  if (call.has_tangent()) set_tangent(y, reduce_scatter(tangent_of(x), mpi::Team::find(comm), *op, dim, sizes));
+  return y;
+}
+
+Tensor shape_only(const Tensor& x, std::string_view /*op*/, std::int64_t dim, at::OptionalIntArrayRef sizes,
+                  std::int64_t comm) {
+  const Comm team = mpi::Team::find(comm);
+  auto shape = x.sym_sizes().vec();
+  auto& size = shape[static_cast<std::size_t>(wrap_dim(x, dim))];
+  size = traced_piece(size, sizes, *team);
+  return at::empty_symint(shape, x.options());
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def("reduce_scatter(Tensor x, str op, int dim, int[]? sizes, int comm) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("reduce_scatter", &communicate); }
+TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("reduce_scatter", &differentiate); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce_scatter", &shape_only); }
+
+}  // namespace
+
+Tensor reduce_scatter(const Tensor& x, const Comm& comm, ReduceOp op, std::int64_t dim, at::OptionalIntArrayRef sizes,
+                      std::source_location where) {
+  const mpi::OperationScope scope("reduce_scatter", comm.get(), where);
+  return handle().call(x, mpi::name_of(op), dim, sizes, comm->id());
+}
+
+}  // namespace weft::collective

@@ -1,0 +1,34 @@
+// What the reducing operations share: the names of reductions, their checks, and their derivative on one rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+#include "weft/collective/operator.h"
+#include "weft/mpi/reduce_op.h"
+
+namespace weft::collective {
+
+using mpi::ReduceOp;
+
+// Throws (TORCH_CHECK) for an unknown name, listing the known ones.
+[[nodiscard]] ReduceOp parse_reduce_op(std::string_view name);
+
+// Throws (TORCH_CHECK) unless the reduction is defined on the tensor's type.
+void require_reducible(const at::Tensor& x, ReduceOp op);
+
+[[nodiscard]] constexpr bool is_linear(ReduceOp op) noexcept { return op == ReduceOp::kSum || op == ReduceOp::kMean; }
+[[nodiscard]] constexpr bool is_differentiable(ReduceOp op) noexcept { return op <= ReduceOp::kMax; }
+
+// Throws (TORCH_CHECK) for logical and bitwise reductions, whose backward does not exist.
+void require_differentiable(ReduceOp op);
+
+// d result / d x of this rank, elementwise: 1 for sum, 1/n for mean, the product of the other ranks' values for prod,
+// an equal share among the winners for min and max. Collective for prod, min and max.
+[[nodiscard]] at::Tensor derivative(const at::Tensor& x, const at::Tensor& result, ReduceOp op, const Comm& comm);
+
+// Reduces a tensor over its first dimension with torch's own operations; differentiable, NaN travels.
+[[nodiscard]] at::Tensor reduce_first_dim(const at::Tensor& stacked, ReduceOp op);
+
+}  // namespace weft::collective

@@ -1,0 +1,58 @@
+#include "weft/collective/sizes.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "weft/mpi/collectives.h"
+#include "weft/mpi/options.h"
+#include "weft/partition/range.h"
+
+namespace weft::collective {
+
+void tell_gradient_call(const Sizes& sizes) {
+  if (auto* call = GradientCall::current()) call->sizes = sizes;
+}
+
+Sizes gather_sizes(const Negotiation& talk, const mpi::Outcome& outcome, std::int64_t mine) {
+  Sizes sizes(static_cast<std::size_t>(talk.size()), mine);
+  if (!outcome.same_value() || !mpi::options().check) {
+    const Sizes one_each(sizes.size(), 1);
+    mpi::all_gather(&mine, sizes.data(), one_each, mpi::Datatype::kInt64, talk.channel());
+  }
+  tell_gradient_call(sizes);
+  return sizes;
+}
+
+Sizes split_sizes(at::OptionalIntArrayRef given, std::int64_t total, int ranks) {
+  if (!given.has_value()) return partition::balanced_sizes(total, ranks);
+  Sizes sizes(given->begin(), given->end());
+  TORCH_CHECK(static_cast<int>(sizes.size()) == ranks, "weft: expected one size per rank (", ranks, "), got ",
+              sizes.size(), " sizes");
+  TORCH_CHECK(std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size >= 0; }),
+              "weft: expected sizes of at least 0, got ", *given);
+  TORCH_CHECK(total_of(sizes) == total, "weft: expected sizes that add up to ", total, ", got ", *given, ", which is ",
+              total_of(sizes));
+  return sizes;
+}
+
+std::int64_t total_of(const Sizes& sizes) noexcept {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
+
+c10::SymInt traced_piece(const c10::SymInt& total, at::OptionalIntArrayRef given, const mpi::Team& team) {
+  const auto rank = static_cast<std::size_t>(team.rank());
+  if (given) return (*given)[rank];
+  if (total.is_symbolic()) return total / team.size();
+  return split_sizes(std::nullopt, total.expect_int(), team.size())[rank];
+}
+
+Sizes element_counts(const Sizes& sizes, const at::Tensor& front) {
+  const auto inner = c10::multiply_integers(front.sizes().slice(1));
+  Sizes counts(sizes);
+  for (auto& count : counts) count *= inner;
+  return counts;
+}
+
+}  // namespace weft::collective
