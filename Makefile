@@ -4,6 +4,8 @@ PYTHON ?= python3
 JOBS   ?= $(shell nproc)
 PRESET := $(if $(filter openmpi,$(MPI)),release,$(MPI))
 VENV   := .venv/bin
+# Which build scripts/demo.sh and the benchmarks use
+export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
 .PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package lint format clean distclean

@@ -1,4 +1,4 @@
-"""Makes pytest fit for mpirun: one report from rank 0, failures from every rank, no rank left waiting for a failed one."""
+"""Makes pytest fit for mpirun: one report from rank 0, failures from every rank, no rank left waiting for another."""
 
 import os
 import sys
@@ -51,8 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.maxfail = 1
     if RANK > 0:
         # Silenced, not removed: pytest's assertion messages need the reporter's terminal.
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        reporter._tw._file = open(os.devnull, "w")
+        config.get_terminal_writer()._file = open(os.devnull, "w")
         config.pluginmanager.register(FailurePrinter(), "failure-printer")
 
 
