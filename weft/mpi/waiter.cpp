@@ -48,14 +48,21 @@ std::string site_of(const Slot& slot) {
   return std::string(file) + ":" + std::to_string(slot.line.load());
 }
 
-std::string describe(const Slot& slot) {
+// `otherwise` names what a thread outside all operations does.
+std::string describe(const Slot& slot, const char* otherwise = "communication") {
   const char* name = slot.name.load();
-  return std::string(name != nullptr ? name : "communication") + " called from " + site_of(slot);
+  return std::string(name != nullptr ? name : otherwise) + " called from " + site_of(slot);
 }
 
-void say(const Slot& slot, std::int64_t seconds, const std::string& more) {
-  std::fprintf(stderr, "weft: rank %d has waited %lld s in %s%s\n", slot.rank.load(),
-               static_cast<long long>(seconds), describe(slot).c_str(), more.c_str());
+// The rank to name in messages: in the team where there is one, else in the world.
+int rank_of(const Slot& slot, const Team* team = nullptr) {
+  int rank = team != nullptr ? team->rank() : slot.rank.load();
+  if (rank < 0 && Environment::alive()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+void say(int rank, std::int64_t seconds, const std::string& what) {
+  std::fprintf(stderr, "weft: rank %d has waited %lld s in %s\n", rank, static_cast<long long>(seconds), what.c_str());
   std::fflush(stderr);
 }
 
@@ -90,10 +97,10 @@ class Watchdog {
     if (since == 0) return;
     const std::int64_t waited = now_ms() - since;
     if (waited >= options().warn_after.count() && !slot.warned.exchange(true)) {
-      say(slot, waited / 1000, " (inside MPI; all ranks had entered it)");
+      say(rank_of(slot), waited / 1000, describe(slot) + " (inside MPI; all ranks had entered it)");
     }
     if (waited >= options().timeout.count()) {
-      say(slot, waited / 1000, ": a rank vanished inside the operation, ending the job");
+      say(rank_of(slot), waited / 1000, describe(slot) + ": a rank vanished inside the operation, ending the job");
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
   }
@@ -131,15 +138,15 @@ void Waiter::look_at_clock() {
   if (waited > std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   const bool late = waited >= options().timeout;
   if (!late && (warned_ || waited < options().warn_after)) return;
-  const std::string more = context_.explain != nullptr ? context_.explain(context_.subject) : std::string();
-  Slot& slot = this_thread();
-  if (slot.name.load() == nullptr) slot.name = context_.operation;
-  if (context_.team != nullptr) slot.rank = context_.team->rank();
-  if (!warned_) say(slot, waited.count() / 1000, more);
+  const Slot& slot = this_thread();
+  const int rank = rank_of(slot, context_.team);
+  std::string what = describe(slot, context_.operation);
+  if (context_.explain != nullptr) what += context_.explain(context_.subject);
+  if (!warned_) say(rank, waited.count() / 1000, what);
   warned_ = true;
   if (!late) return;
-  throw TimeoutError("weft.TimeoutError: rank " + std::to_string(slot.rank.load()) + " gave up after " +
-                     std::to_string(static_cast<double>(waited.count()) / 1000) + " s in " + describe(slot) + more +
+  throw TimeoutError("weft.TimeoutError: rank " + std::to_string(rank) + " gave up after " +
+                     std::to_string(static_cast<double>(waited.count()) / 1000) + " s in " + what +
                      "; WEFT_TIMEOUT sets the limit in seconds");
 }
 
@@ -154,7 +161,11 @@ OperationScope::OperationScope(const char* name, const Team* team, std::source_l
 }
 
 OperationScope::~OperationScope() {
-  if (outermost_) this_thread().name.store(nullptr, std::memory_order_relaxed);
+  if (!outermost_) return;
+  Slot& slot = this_thread();
+  slot.name.store(nullptr, std::memory_order_relaxed);
+  slot.file.store("", std::memory_order_relaxed);
+  slot.rank.store(-1, std::memory_order_relaxed);
 }
 
 BlockingScope::BlockingScope() noexcept {
