@@ -118,20 +118,41 @@ void Team::open_channels() {
   channels_[1] = origin_.dup(name_ + ".backward");
 }
 
-void Team::rebuild() {
+// Fresh duplicates of the origin under way; outlives a rebuild that timed out, because the other ranks' duplicates will
+// meet the ones begun here.
+struct Team::Rebuild {
+  std::vector<Communicator> finished;
+  std::shared_ptr<MPI_Comm> fresh;  // where MPI writes the next one when its request is done
+  Request request;
+};
+
+void Team::begin_rebuild() {
   // The old channels may hold unfinished traffic: freeing them could wait for it, so they are given up.
   control_.leak();
   for (auto& channel : channels_) channel.leak();
   for (auto& channel : reversed_) channel.leak();
   alarms_sent_.clear();
   agreements_ = {};
-  for (auto* target : {&control_, &channels_[0], &channels_[1]}) {
-    MPI_Comm fresh = MPI_COMM_NULL;
-    Request request;
-    check(MPI_Comm_idup(origin_.handle(), &fresh, request.add()), "MPI_Comm_idup", origin_.handle());
+  rebuild_ = std::make_shared<Rebuild>();
+}
+
+void Team::rebuild() {
+  if (rebuild_ == nullptr) begin_rebuild();
+  while (rebuild_->finished.size() < 1 + channels_.size()) {
+    auto& [finished, fresh, request] = *rebuild_;
+    if (fresh == nullptr) {
+      fresh = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+      request = Request(fresh);
+      check(MPI_Comm_idup(origin_.handle(), fresh.get(), request.add()), "MPI_Comm_idup", origin_.handle());
+    }
     request.wait({.operation = "rebuilding a team after a failure"});
-    *target = Communicator::adopt(fresh, name_);
+    finished.push_back(Communicator::adopt(*fresh, name_));
+    fresh.reset();
   }
+  control_ = std::move(rebuild_->finished[0]);
+  channels_[0] = std::move(rebuild_->finished[1]);
+  channels_[1] = std::move(rebuild_->finished[2]);
+  rebuild_.reset();
   broken_ = false;
 }
 

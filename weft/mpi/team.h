@@ -96,6 +96,8 @@ class Team : public std::enable_shared_from_this<Team> {
  private:
   explicit Team(Communicator origin);
   void open_channels();
+  struct Rebuild;
+  void begin_rebuild();
   void rebuild();
   Outcome exchange_votes(Direction direction, const Vote& vote);
 
@@ -105,6 +107,7 @@ class Team : public std::enable_shared_from_this<Team> {
   std::array<Communicator, 2> reversed_;
   std::array<std::uint64_t, 2> agreements_{};
   std::vector<Request> alarms_sent_;
+  std::shared_ptr<Rebuild> rebuild_;  // null unless one was begun
   std::atomic<std::int64_t> transfers_{0};
   std::string name_;
   std::int64_t id_ = -1;
