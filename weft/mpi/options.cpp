@@ -1,28 +1,34 @@
 #include "weft/mpi/options.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
 namespace weft::mpi {
 namespace {
 
-double number(const char* name, double fallback, double least) {
+constexpr double kLongestWait = 1e9;  // seconds, three decades: what to set for no limit
+
+double number(const char* name, double fallback, double least, double most) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return fallback;
   char* end = nullptr;
   const double value = std::strtod(text, &end);
-  if (*end != '\0' || !(value >= least)) {
-    throw std::invalid_argument(std::string("weft: ") + name + " must be a number of at least " +
-                                std::to_string(least) + ", it is '" + text + "'");
+  if (*end != '\0' || !(value >= least && value <= most)) {
+    throw std::invalid_argument(std::string("weft: ") + name + " must be a number from " + std::to_string(least) +
+                                " to " + std::to_string(most) + ", it is '" + text + "'");
   }
   return value;
 }
 
-bool flag(const char* name, bool fallback) { return number(name, fallback ? 1 : 0, 0) != 0; }
+bool flag(const char* name, bool fallback) {
+  return number(name, fallback ? 1 : 0, 0, std::numeric_limits<int>::max()) != 0;
+}
 
 std::chrono::milliseconds seconds(const char* name, std::chrono::milliseconds fallback) {
-  const double value = number(name, static_cast<double>(fallback.count()) / 1000, 0);
+  const double value = number(name, static_cast<double>(fallback.count()) / 1000, 0, kLongestWait);
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
 
@@ -41,7 +47,7 @@ Options Options::from_environment() {
   options.check = flag("WEFT_CHECK", options.check);
   options.cuda_aware = flag("WEFT_CUDA_AWARE", options.cuda_aware);
   options.max_count = static_cast<std::int64_t>(
-      number("WEFT_MAX_COUNT", static_cast<double>(options.max_count), 1));
+      number("WEFT_MAX_COUNT", static_cast<double>(options.max_count), 1, std::numeric_limits<int>::max()));
   return options;
 }
 
