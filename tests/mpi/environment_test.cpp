@@ -40,7 +40,8 @@ TEST(Environment, TellsTheThreadLevelThatMpiGave) {
 }
 
 TEST(Environment, NamesLibraryStandardAndMachine) {
-  EXPECT_THAT(Environment::library_version(), testing::AnyOf(testing::HasSubstr("Open MPI"), testing::HasSubstr("MPICH")));
+  EXPECT_THAT(Environment::library_version(),
+              testing::AnyOf(testing::HasSubstr("Open MPI"), testing::HasSubstr("MPICH")));
   EXPECT_THAT(Environment::standard_version(), testing::MatchesRegex("[3-9]\\.[0-9]"));
   EXPECT_FALSE(Environment::processor_name().empty());
 }

@@ -1,0 +1,106 @@
+// What errors and waits say about the operation a thread is in.
+#include "weft/mpi/waiter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "tests/mpi/scoped_options.h"
+#include "weft/mpi/error.h"
+#include "weft/mpi/team.h"
+
+namespace weft::mpi {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+void wait_in_vain(const char* operation) {
+  const ScopedOptions hurry([](Options& options) { options.timeout = std::chrono::milliseconds(20); });
+  Waiter waiter({.operation = operation});
+  for (;;) waiter.idle();
+}
+
+std::string timeout_text(const char* operation) {
+  try {
+    wait_in_vain(operation);
+  } catch (const TimeoutError& error) {
+    return error.what();
+  }
+  return "no timeout";
+}
+
+TEST(OperationScope, OutermostNamesTheCallAndItsPlace) {
+  const OperationScope outer("all_reduce", nullptr);
+  EXPECT_THAT(current_operation(), StartsWith("all_reduce called from "));
+  EXPECT_THAT(call_site(), HasSubstr("waiter_test.cpp:"));
+  {
+    const OperationScope inner("broadcast", nullptr);
+    EXPECT_THAT(current_operation(), StartsWith("all_reduce "));
+  }
+  EXPECT_THAT(current_operation(), StartsWith("all_reduce "));
+}
+
+TEST(OperationScope, LeavesNothingBehind) {
+  { const OperationScope scope("gather", nullptr); }
+  EXPECT_THAT(current_operation(), Not(HasSubstr("gather")));
+  EXPECT_THAT(current_operation(), Not(HasSubstr("waiter_test.cpp")));
+}
+
+TEST(OperationScope, BelongsToItsThread) {
+  const OperationScope scope("scan", nullptr);
+  std::string elsewhere;
+  std::thread([&] { elsewhere = current_operation(); }).join();
+  EXPECT_THAT(elsewhere, Not(HasSubstr("scan")));
+}
+
+TEST(OperationScope, BindingsTellTheirOwnCallSites) {
+  set_call_site_hook([](unsigned long, char* text, std::size_t capacity) -> std::size_t {
+    const std::string site = "train.py:12";
+    return site.copy(text, capacity);
+  });
+  EXPECT_EQ(call_site(), "train.py:12");
+  set_call_site_hook([](unsigned long, char*, std::size_t) -> std::size_t { return 0; });
+  const OperationScope scope("scan", nullptr);
+  EXPECT_THAT(call_site(), HasSubstr("waiter_test.cpp:"));
+  set_call_site_hook(nullptr);
+}
+
+TEST(Waiter, NamesTheScopeThatItWaitsIn) {
+  const auto team = Team::world();
+  const OperationScope scope("all_to_all", team.get());
+  const std::string text = timeout_text("agreement");
+  EXPECT_THAT(text, HasSubstr("all_to_all called from"));
+  EXPECT_THAT(text, HasSubstr("rank " + std::to_string(team->rank()) + " "));
+}
+
+// A wait outside any operation used to leave its name behind, and every later operation was reported under it.
+TEST(Waiter, ForgetsItsNameAfterATimeout) {
+  EXPECT_THAT(timeout_text("first wait"), HasSubstr("first wait"));
+  EXPECT_THAT(current_operation(), Not(HasSubstr("first wait")));
+  EXPECT_THAT(timeout_text("second wait"), HasSubstr("second wait"));
+  const OperationScope scope("reduce", nullptr);
+  EXPECT_THAT(current_operation(), StartsWith("reduce "));
+}
+
+TEST(Waiter, WarnsOnceBeforeItGivesUp) {
+  const ScopedOptions hurry([](Options& options) {
+    options.timeout = std::chrono::milliseconds(300);
+    options.warn_after = std::chrono::milliseconds(20);
+  });
+  testing::internal::CaptureStderr();
+  Waiter waiter({.operation = "patience"});
+  EXPECT_THROW(for (;;) waiter.idle(), TimeoutError);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("has waited"));
+  EXPECT_THAT(said, HasSubstr("patience"));
+  EXPECT_EQ(said.find("has waited"), said.rfind("has waited"));
+}
+
+}  // namespace
+}  // namespace weft::mpi
