@@ -1,0 +1,53 @@
+"""weft: differentiable MPI communication for PyTorch, and parallel training on top of it.
+
+Importing it does not initialise MPI; ``weft.world()`` does. Gradients are those of the sum of all ranks' losses.
+"""
+
+from __future__ import annotations
+
+from . import _call_site, _library, _lifetime, _transforms, errors  # loads the library, where the others look things up
+from ._doctor import Report, doctor
+from ._messages import ANY_SOURCE, ANY_TAG
+from ._options import Options, configure, options
+from ._request import Request, Status
+from ._tape import anchor, backward, grad, reset_tape, tape, tape_length
+from .communicator import Communicator, Grid, from_mpi4py, world
+from .errors import Disagreement, MpiError, PeerLost, TimeoutError
+from .mesh import Mesh
+from .version import __version__
+
+_transforms.install()
+_lifetime.install()
+_call_site.install()
+
+library_path = str(_library.PATH)
+
+__all__ = [
+    "ANY_SOURCE",
+    "ANY_TAG",
+    "Communicator",
+    "Disagreement",
+    "Grid",
+    "Mesh",
+    "MpiError",
+    "Options",
+    "PeerLost",
+    "Report",
+    "Request",
+    "Status",
+    "TimeoutError",
+    "__version__",
+    "anchor",
+    "backward",
+    "configure",
+    "doctor",
+    "errors",
+    "from_mpi4py",
+    "grad",
+    "library_path",
+    "options",
+    "reset_tape",
+    "tape",
+    "tape_length",
+    "world",
+]

@@ -1,0 +1,47 @@
+"""Tells the library which line of a script a thread is at, for its messages about waiting."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+from types import FrameType
+
+import torch
+
+from . import _library
+
+_Hook = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_size_t)
+
+# Frames in these folders are the machinery, not the caller.
+_OWN = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__ or "torch"))
+
+
+def _caller(frame: FrameType | None) -> str:
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN) and not file.startswith("<frozen"):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _write_call_site(thread: int, text: int, capacity: int) -> int:
+    try:
+        site = _caller(sys._current_frames().get(thread)).encode()[-capacity:]
+        ctypes.memmove(text, site, len(site))
+        return len(site)
+    except BaseException:  # an exception cannot cross into the library, and a missing line is no reason for one
+        return 0
+
+
+_hook = _Hook(_write_call_site)
+
+
+def install() -> None:
+    setter = _library.SYMBOLS.weft_set_call_site_hook
+    setter.argtypes, setter.restype = [_Hook], None
+    setter(_hook)
+    # The library outlives Python, and must not call it then.
+    atexit.register(lambda: setter(_Hook(0)))

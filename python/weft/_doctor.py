@@ -1,0 +1,161 @@
+"""What this installation is made of, and what of it is a problem."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from . import _interop, _library
+from ._options import Options, options
+from .communicator import Communicator, world
+from .version import __version__
+
+# How ranks learn from their launcher that they are ranks: Open MPI and PRRTE, MPICH's Hydra, srun.
+_LAUNCHERS = {
+    "OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun",
+    "PMIX_RANK": "a PMIx launcher",
+    "PMI_SIZE": "MPICH's mpirun or srun with PMI",
+    "SLURM_NTASKS": "Slurm",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The same on every rank, except for what a rank sees of itself; printing it gives all of it."""
+
+    weft: str
+    library: str
+    torch: str
+    mpi_library: str
+    mpi_standard: str
+    thread_level: str
+    cuda_aware: str
+    launcher: str | None
+    hosts: dict[str, int]
+    cores: int
+    options: Options
+    problems: list[Problem]
+
+    @property
+    def ranks(self) -> int:
+        return sum(self.hosts.values())
+
+    def __str__(self) -> str:
+        hosts = ", ".join(f"{host}: {count}" for host, count in self.hosts.items())
+        lines = [
+            f"weft          {self.weft} ({self.library})",
+            f"torch         {self.torch}",
+            f"MPI library   {self.mpi_library}",
+            f"MPI standard  {self.mpi_standard}",
+            f"thread level  {self.thread_level}",
+            f"CUDA-aware    {self.cuda_aware}",
+            f"launcher      {self.launcher or 'none seen'}",
+            f"ranks         {self.ranks} ({hosts}), {self.cores} cores here",
+            f"options       {', '.join(f'{name}={value}' for name, value in vars(self.options).items())}",
+        ]
+        lines += [f"problem       {problem.what}\n              -> {problem.remedy}" for problem in self.problems]
+        return "\n".join(lines) + ("" if self.problems else "\nno problems found")
+
+
+def _launcher() -> str | None:
+    return next((name for variable, name in _LAUNCHERS.items() if variable in os.environ), None)
+
+
+def _gather_texts(text: str, comm: Communicator) -> list[str]:
+    data = torch.tensor(list(text.encode()), dtype=torch.uint8)
+    lengths = comm.all_gather(torch.tensor([data.numel()])).tolist()
+    pieces = comm.all_gather(data).split(lengths)
+    return [bytes(piece.tolist()).decode() for piece in pieces]
+
+
+def _count(texts: list[str]) -> dict[str, int]:
+    return {text: texts.count(text) for text in dict.fromkeys(texts)}
+
+
+def _thread_problem(level: str) -> Problem | None:
+    if level == "MPI_THREAD_MULTIPLE":
+        return None
+    return Problem(
+        f"MPI gives {level}: threads of weft's own (progress, process groups) cannot communicate",
+        "import weft and call weft.world() before whoever else initialises MPI, or ask there for MPI_THREAD_MULTIPLE",
+    )
+
+
+def _launcher_problem(launcher: str | None, ranks: int) -> Problem | None:
+    if launcher is None and ranks == 1:
+        return Problem("there is one rank and no launcher", "start with: mpirun -n 2 python script.py")
+    if launcher is not None and ranks == 1 and int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) > 1:
+        return Problem(
+            "the launcher started several ranks, but each sees itself alone",
+            "use the mpirun of the MPI library above: another MPI's launcher cannot connect its ranks",
+        )
+    return None
+
+
+def _thread_count_problem(ranks_here: int, cores: int) -> Problem | None:
+    threads = torch.get_num_threads()
+    if ranks_here > 1 and ranks_here * threads > cores and threads > 1:
+        return Problem(
+            f"{ranks_here} ranks with {threads} threads each share {cores} cores, and slow each other down",
+            f"set OMP_NUM_THREADS={max(1, cores // ranks_here)}",
+        )
+    if ranks_here > cores:
+        return Problem(f"{ranks_here} ranks share {cores} cores", "fine for tests; for speed, one core a rank at least")
+    return None
+
+
+def _mpi4py_problem() -> Problem | None:
+    theirs = _interop.mpi4py_libraries()
+    ours = _interop.mpi_libraries()
+    if theirs is None or not ours or theirs <= ours:
+        return None
+    return Problem(
+        f"mpi4py uses another MPI library: {', '.join(sorted(theirs))} (weft: {', '.join(sorted(ours))})",
+        "do not import mpi4py in the same program, or set MPI4PY_LIBMPI to weft's library",
+    )
+
+
+def _cuda_problem(report: str) -> Problem | None:
+    if not torch.cuda.is_available() or report.startswith("yes"):
+        return None
+    return Problem(f"CUDA tensors are staged through host memory ({report})", "use an MPI library built with CUDA")
+
+
+def doctor() -> Report:
+    """Collective. Looks at MPI, torch, the ranks and the settings, and names what is a problem."""
+    comm = world()
+    library, standard, level, host, cuda = torch.ops.weft.facts()
+    hosts = _gather_texts(host, comm)
+    cores = len(os.sched_getaffinity(0))
+    launcher = _launcher()
+    found = [
+        _thread_problem(level),
+        _launcher_problem(launcher, comm.size),
+        _thread_count_problem(hosts.count(host), cores),
+        _mpi4py_problem(),
+        _cuda_problem(cuda),
+    ]
+    return Report(
+        weft=__version__,
+        library=str(_library.PATH),
+        torch=torch.__version__,
+        mpi_library=library.splitlines()[0].rstrip(", "),
+        mpi_standard=standard,
+        thread_level=level,
+        cuda_aware=cuda,
+        launcher=launcher,
+        hosts=_count(hosts),
+        cores=cores,
+        options=options(),
+        problems=[problem for problem in found if problem is not None],
+    )
