@@ -61,21 +61,21 @@ def generate(seed: int, ranks: int) -> Program:
         requires_grad.append([rng.random() < 0.7 for _ in range(ranks)])
 
     instructions: list[Instruction] = []
-    waiting: list[tuple[Instruction, list[int]]] = []
+    waiting: list[tuple[int, list[int]]] = []  # where a non-blocking instruction started, and its result's sizes
     for _ in range(rng.randint(3, 12)):
         if waiting and rng.random() < 0.4:
             start, result = waiting.pop(rng.randrange(len(waiting)))
-            instructions.append(Instruction("wait", [], args={"of": instructions.index(start)}))
+            instructions.append(Instruction("wait", [], args={"of": start}))
             sizes.append(result)
             continue
         instruction, result = random_instruction(rng, ranks, sizes, uniform_slots())
         instructions.append(instruction)
         if instruction.name.startswith("i"):
-            waiting.append((instruction, result))
+            waiting.append((len(instructions) - 1, result))
         else:
             sizes.append(result)
     for start, result in waiting:
-        instructions.append(Instruction("wait", [], args={"of": instructions.index(start)}))
+        instructions.append(Instruction("wait", [], args={"of": start}))
         sizes.append(result)
     has_loss = [rng.random() < 0.8 for _ in range(ranks)]
     weights = [[rng.choice([0.0, rng.uniform(-1, 1)]) for _ in range(ranks)] for _ in sizes]
@@ -221,7 +221,7 @@ def simulate_collective(
         return torch.cat(mine) if position == root else mine[position][:0] * 1
     if name in ("scan", "exscan"):
         inclusive = 1 if name == "scan" else 0
-        part = mine[len(mine) - 1 - position + (1 - inclusive) :] if args["reverse"] else mine[: position + inclusive]
+        part = mine[position + 1 - inclusive :] if args["reverse"] else mine[: position + inclusive]
         return reduce_all(part, args["op"]) if part else torch.zeros_like(mine[position])
     if name == "all_to_all":
         return torch.cat([t.split(args["pieces"][rank])[position] for t, rank in zip(mine, group)])

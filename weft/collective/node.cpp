@@ -1,5 +1,6 @@
 #include "weft/collective/node.h"
 
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
@@ -26,6 +27,8 @@ class BackwardScope {
 
 }  // namespace
 
+at::Tensor Blank::zeros() const { return at::zeros_symint(sizes, options); }
+
 mpi::Direction current_direction() noexcept { return t_direction; }
 
 OperationNode::OperationNode(const char* name, std::shared_ptr<mpi::Team> team, std::weak_ptr<Tape> tape)
@@ -49,9 +52,9 @@ void OperationNode::connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Te
     edges.push_back(tape->token());
   }
   set_next_edges(std::move(edges));
-  output_shapes_.reserve(outputs.size());
+  outputs_.reserve(outputs.size());
   for (const auto& output : outputs) {
-    output_shapes_.emplace_back(output);
+    outputs_.emplace_back(output);
     torch::autograd::set_history(output, self);
   }
   if (tape) tape->append({self, add_input_metadata(Node::undefined_input())}, record_);
@@ -79,9 +82,9 @@ variable_list OperationNode::apply(variable_list&& gradients) {
     if (const auto tape = tape_.lock(); tape && !torch::autograd::get_current_graph_task_keep_graph()) {
       tape->reset_after(*record_);
     }
-    gradients.resize(output_shapes_.size());  // drops the token's, which is always undefined
+    gradients.resize(outputs_.size());  // drops the token's, which is always undefined
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-      if (!gradients[i].defined()) gradients[i] = output_shapes_[i].zeros();
+      if (!gradients[i].defined()) gradients[i] = outputs_[i].zeros();
     }
     variable_list result = adjoint(std::move(gradients));
     result.resize(num_outputs());  // undefined for the token

@@ -16,6 +16,16 @@ namespace weft::collective {
 
 using torch::autograd::variable_list;
 
+// Shape and type of a tensor that is not kept, to make zeros in its place.
+struct Blank {
+  Blank() = default;
+  explicit Blank(const at::Tensor& like) : sizes(like.sym_sizes().vec()), options(like.options()) {}
+  [[nodiscard]] at::Tensor zeros() const;
+
+  std::vector<c10::SymInt> sizes;
+  at::TensorOptions options;
+};
+
 // Whether the calling thread is inside an operation's adjoint: its traffic then takes the backward channels.
 [[nodiscard]] mpi::Direction current_direction() noexcept;
 
@@ -44,7 +54,7 @@ class OperationNode : public torch::autograd::Node {
 
   std::shared_ptr<Record> record_;
   std::weak_ptr<Tape> tape_;
-  std::vector<torch::autograd::TypeAndSize> output_shapes_;
+  std::vector<Blank> outputs_;
   bool has_token_ = false;
   bool has_predecessor_ = false;
 };

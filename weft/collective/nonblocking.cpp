@@ -26,7 +26,7 @@ struct Reply {
   // first does nothing and the second does it all.
   std::function<void(const Tensor& gradient)> start;
   std::function<Tensor()> finish;
-  torch::autograd::TypeAndSize result;  // for a result that nobody waited for
+  Blank result;  // for a result that nobody waited for
   bool started = false;
 };
 
@@ -76,7 +76,7 @@ class PendingCollective final : public Pending {
 using PendingPtr = c10::intrusive_ptr<PendingCollective>;
 
 void record_start(const PendingPtr& pending, const Tensor& x, const Tensor& result_like, std::shared_ptr<Reply> reply) {
-  reply->result = torch::autograd::TypeAndSize(result_like);
+  reply->result = Blank(result_like);
   auto node = record(pending->name(), pending->team(), {x}, {}, StartAdjoint{reply});
   pending->started = {node, node->add_input_metadata(torch::autograd::Node::undefined_input())};
   pending->reply = std::move(reply);

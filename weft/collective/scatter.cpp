@@ -1,8 +1,6 @@
 #include "weft/collective/scatter.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/library.h>
 
 #include "weft/collective/gather.h"
@@ -70,7 +68,7 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, at::Opt
 struct Adjoint {
   std::int64_t dim;
   std::int64_t root;
-  torch::autograd::TypeAndSize input;
+  Blank input;
   variable_list operator()(OperationNode& node, variable_list&& g) {
     Tensor whole = gather(g[0], node.team(), dim, root);
     return {node.team()->rank() == root ? whole : input.zeros()};
@@ -84,7 +82,7 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, at::O
   // Whether gradients flow is the root's to say; other ranks may hold a placeholder of any type.
   if (call.recording() && torch::autograd::isDifferentiableType(y.scalar_type())) {
     const std::int64_t wrapped = dim < 0 ? dim + y.dim() : dim;
-    record("scatter", mpi::Team::find(comm), {x}, {y}, Adjoint{wrapped, root, {x}}, call.on_tape());
+    record("scatter", mpi::Team::find(comm), {x}, {y}, Adjoint{wrapped, root, Blank(x)}, call.on_tape());
   }
   if (call.has_tangent()) set_tangent(y, scatter(tangent_of(x), mpi::Team::find(comm), dim, root, sizes));
   return y;
