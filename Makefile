@@ -41,7 +41,7 @@ test-asan:  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitiz
 test-tsan:  ## the C++ tests under ThreadSanitizer
 	@scripts/test.sh tsan
 
-test-package:  ## `pip install .` into an empty environment, and import
+test-package:  ## `pip install .` into an empty prefix, and import
 	@scripts/test.sh package
 
 lint:  ## formatting, ruff, mypy
