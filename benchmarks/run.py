@@ -18,7 +18,7 @@ MPIRUN = str(ROOT / "scripts" / "mpirun")
 # What to start for each folder of benchmarks/; every program prints its figures as JSON lines.
 SUITES: dict[str, list[list[str]]] = {
     "collective": [
-        [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/collective_forward_backward")],
+        [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/forward_backward")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/collective/python_overhead.py")],
     ],
 }

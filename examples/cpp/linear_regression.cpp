@@ -2,6 +2,7 @@
 //
 //   mpirun -n 2 linear_regression
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <cstdio>
@@ -11,7 +12,7 @@
 namespace {
 
 constexpr std::int64_t kPoints = 10'000;
-constexpr int kSteps = 400;
+constexpr int kSteps = 800;
 constexpr double kRate = 0.2;
 
 // y = 2 - 3 x + 0.5 x^2 with some noise that is not random, so that any program can make the same points.

@@ -11,7 +11,7 @@ import torch
 import weft
 
 POINTS = 10_000
-STEPS = 400
+STEPS = 800
 RATE = 0.2
 
 
