@@ -77,8 +77,8 @@ TEST_F(TeamFailure, AllButOneGiveUpTogether) {
   const int late = team_->size() - 1;
   if (team_->rank() != late) {
     const auto soon = hurry();
-    team_->enter();
     try {
+      team_->enter();  // a slow rank hears of the failure here
       static_cast<void>(team_->agree(Direction::kForward, {.signature = 1}));
       ADD_FAILURE() << "agreed without rank " << late;
     } catch (const TimeoutError&) {
@@ -111,6 +111,7 @@ TEST_F(TeamFailure, RebuildingCanTimeOutAndGoOnLater) {
 
 TEST_F(TeamFailure, AlarmEndsAWaitForAgreement) {
   team_->enter();
+  everybody_is_here();  // or a slow rank would hear the alarm as it enters
   if (team_->rank() == 0) {
     team_->raise_alarm("disk full");
   } else {
@@ -128,6 +129,7 @@ TEST_F(TeamFailure, AlarmEndsAWaitForAgreement) {
 
 TEST_F(TeamFailure, AlarmEndsAWaitForAParcel) {
   team_->enter();
+  everybody_is_here();  // or a slow rank would hear the alarm as it enters
   if (team_->rank() == 0) {
     team_->raise_alarm("out of memory");
   } else {
