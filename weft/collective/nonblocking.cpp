@@ -118,7 +118,7 @@ c10::intrusive_ptr<Pending> iall_reduce(const Tensor& x, const Comm& comm, Reduc
   const Tensor in = readable(x.detach());
   Tensor out = writable(x.sizes(), x);
   auto pending = c10::make_intrusive<PendingCollective>("iall_reduce", comm);
-  pending->request = mpi::Request(keep_alive(in));
+  pending->request = mpi::Request(keep_alive(in, out));
   mpi::all_reduce_start(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), op,
                         talk.channel(), pending->request);
   const at::Device device = x.device();
@@ -152,7 +152,7 @@ c10::intrusive_ptr<Pending> iall_gather(const Tensor& x, const Comm& comm, std::
   shape[0] = total_of(sizes);
   Tensor out = writable(shape, x);
   auto pending = c10::make_intrusive<PendingCollective>("iall_gather", comm);
-  pending->request = mpi::Request(keep_alive(in));
+  pending->request = mpi::Request(keep_alive(in, out));
   mpi::all_gather_start(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
                         datatype_of(x.scalar_type()), talk.channel(), pending->request);
   pending->result = [out, dim, device = x.device()] { return from_front(out, dim).to(device); };

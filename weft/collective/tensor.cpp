@@ -76,7 +76,9 @@ Tensor delivered(Tensor result, const Tensor& like) {
   return result.device() == like.device() ? result : result.to(like.device());
 }
 
-std::shared_ptr<void> keep_alive(Tensor x) { return std::make_shared<Tensor>(std::move(x)); }
+std::shared_ptr<void> keep_alive(Tensor x, Tensor y) {
+  return std::make_shared<std::pair<Tensor, Tensor>>(std::move(x), std::move(y));
+}
 
 std::int64_t wrap_dim(const Tensor& x, std::int64_t dim) {
   const std::int64_t dims = std::max<std::int64_t>(x.dim(), 1);

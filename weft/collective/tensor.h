@@ -33,7 +33,7 @@ void require_communicable(const Tensor& x);
 [[nodiscard]] Tensor delivered(Tensor result, const Tensor& like);
 
 // An owner of a tensor's memory, for a Request to hold.
-[[nodiscard]] std::shared_ptr<void> keep_alive(Tensor x);
+[[nodiscard]] std::shared_ptr<void> keep_alive(Tensor x, Tensor y = {});
 
 // Wraps a possibly negative dimension; throws IndexError naming the allowed range.
 [[nodiscard]] std::int64_t wrap_dim(const Tensor& x, std::int64_t dim);
