@@ -61,8 +61,8 @@ def anchor(x: Tensor) -> Tensor:
 def tape(on: bool = True) -> Iterator[None]:
     """A tape of its own for what is communicated inside, for independent losses; ``tape(False)``: none.
 
-    Without a tape only the data that flows between operations orders them in backward, as in mpi4torch: unused results
-    then leave communication out, and other ranks waiting.
+    Without a tape only the data that flows between operations orders them in backward, as in mpi4torch: results that
+    are not used, and sends, then leave communication out, and other ranks waiting.
     """
     torch.ops.weft.enter_tape(on)
     try:

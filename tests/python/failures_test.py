@@ -1,0 +1,185 @@
+"""Ranks that fail, leave or keep others waiting: nothing hangs, everybody says why. Each test is a job of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+LAUNCHER = Path(__file__).parents[2] / "scripts" / "mpirun"
+LAUNCHERS_OWN = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPIR_")
+
+
+def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[int, str, float]:
+    """Status, stdout and stderr, seconds."""
+    script = path / "job.py"
+    script.write_text("import torch, weft\n" + textwrap.dedent(program))
+    # This test is a rank itself: what its launcher told it must not reach the job's.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
+    start = time.monotonic()
+    job = subprocess.run(
+        [str(LAUNCHER), "-n", str(ranks), sys.executable, str(script)],
+        env={**clean, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return job.returncode, job.stdout + job.stderr, time.monotonic() - start
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_uncaught_exception_ends_the_job_and_is_named_by_the_others(ranks: int, tmp_path: Path) -> None:
+    status, text, seconds = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        comm.all_reduce(torch.ones(1))
+        if comm.rank == 0:
+            raise ValueError("bad batch 17")
+        comm.all_reduce(torch.ones(1))
+        """,
+        ranks,
+    )
+    assert status != 0 and seconds < 60
+    assert "ValueError: bad batch 17" in text
+    assert re.search(r"PeerLost: rank 0 failed: ValueError: bad batch 17 at .*job\.py:\d+", text)
+    assert re.search(r"noticed in all_reduce called from .*job\.py:\d+", text)
+
+
+def test_exception_that_a_peer_handles(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        try:
+            if comm.rank == 0:
+                raise ValueError("no data")
+            comm.recv(source=0)
+        except weft.PeerLost as lost:
+            print("rank", comm.rank, "lost", lost.rank, flush=True)
+        """,
+    )
+    assert status != 0 and "rank 1 lost 0" in text
+
+
+def test_leaving_early_ends_the_job(tmp_path: Path) -> None:
+    status, text, seconds = run(
+        tmp_path,
+        """
+        import sys
+        comm = weft.world()
+        if comm.rank == 0:
+            sys.exit(3)
+        comm.all_reduce(torch.ones(1))
+        """,
+    )
+    assert status != 0 and seconds < 60
+    assert re.search(r"all_reduce\(Float\[1\], 'sum'\) called from .*job\.py:\d+", text)
+
+
+def test_timeout_says_who_waits_in_what_and_where(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        import time
+        comm = weft.world()
+        weft.configure(timeout=2, warn_after=0.5)
+        comm.barrier()
+        if comm.rank == 1:
+            try:
+                comm.all_reduce(torch.ones(3))   # line 9 of the script
+            except weft.TimeoutError as error:
+                print("caught", error, flush=True)
+        else:
+            time.sleep(4)
+            try:
+                comm.barrier()
+            except weft.PeerLost as lost:
+                print("told", lost, flush=True)
+        weft.configure(timeout=60)
+        print("sum", comm.all_reduce(torch.ones(1)).item(), flush=True)
+        """,
+    )
+    assert status == 0, text
+    assert re.search(r"weft: rank 1 has waited \d+ s in all_reduce called from .*job\.py:9, no word from rank 0", text)
+    assert "caught weft.TimeoutError: rank 1 gave up after 2" in text
+    assert "told weft.PeerLost: rank 1 failed" in text
+    assert text.count("sum 2.0") == 2
+
+
+def test_receive_that_nobody_answers_times_out(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        weft.configure(timeout=1)
+        try:
+            comm.recv(source=(comm.rank + 1) % comm.size, tag=5)
+        except weft.TimeoutError as error:
+            print("caught", error, flush=True)
+        weft.configure(timeout=60)
+        print("sum", comm.all_reduce(torch.ones(1)).item(), flush=True)
+        """,
+    )
+    assert status == 0, text
+    assert len(re.findall(r"caught weft\.TimeoutError: rank \d gave up .* in recv called from .*job\.py:6", text)) == 2
+    assert text.count("sum 2.0") == 2
+
+
+def test_backward_that_one_rank_forgets(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        weft.configure(timeout=2)
+        x = torch.ones(2, requires_grad=True)
+        y = comm.all_reduce(x)
+        if comm.rank == 0:
+            weft.backward(y.sum())   # line 8
+        """,
+    )
+    assert status != 0
+    assert re.search(r"rank 0 has waited \d+ s in all_reduce called from .*job\.py:8", text), text
+
+
+def test_debug_names_the_line_that_backward_does_not_reach(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        x = torch.ones(2, requires_grad=True)
+        loss = comm.all_reduce(x).sum()
+        unused = comm.all_gather(x)   # line 6
+        loss.backward()
+        """,
+        WEFT_DEBUG="1",
+    )
+    assert status != 0
+    assert re.search(r"does not reach all_gather on communicator 'world' called from .*job\.py:6", text), text
+
+
+def test_clean_end(tmp_path: Path) -> None:
+    status, text, _ = run(tmp_path, "weft.world().all_reduce(torch.ones(1))\nprint('end')", 3)
+    assert status == 0 and text.count("end") == 3, text
+
+
+def test_without_a_launcher(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
+    program = "import torch, weft; print(weft.world().all_reduce(torch.ones(1)).item())"
+    job = subprocess.run([sys.executable, "-c", program], env=clean, capture_output=True, text=True, check=False)
+    assert job.returncode == 0 and job.stdout.strip() == "1.0", job.stderr
+
+
+def test_doctor_from_the_command_line(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
+    command = [str(LAUNCHER), "-n", "2", sys.executable, "-m", "weft.doctor"]
+    job = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.count("MPI library") == 1 and "ranks         2" in job.stdout
+    alone = subprocess.run(command[3:], env=clean, capture_output=True, text=True, check=False)
+    assert "no launcher" in alone.stdout and "mpirun -n 2" in alone.stdout
