@@ -52,6 +52,7 @@ Root root_for(const std::optional<Tensor>& loss, const std::optional<Tensor>& gr
 template <class Run>
 auto guarded(Run&& run) {
   Tape& tape = Tape::current();
+  Tape recorded = tape;  // backward empties the tape on its way; whom to tell of a failure must be known all the same
   try {
     return run();
   } catch (const mpi::PeerLost&) {
@@ -61,7 +62,7 @@ auto guarded(Run&& run) {
     tape.reset();
     throw;
   } catch (const std::exception& error) {
-    tape.raise_alarm(error.what());
+    recorded.raise_alarm(error.what());
     tape.reset();
     throw;
   }
@@ -96,7 +97,7 @@ std::vector<Tensor> grad(const std::optional<Tensor>& loss, const std::vector<Te
       TORCH_CHECK(input.requires_grad(), "weft: grad expects inputs that require grad");
       targets.push_back(torch::autograd::impl::gradient_edge(input));
     }
-    targets.push_back(torch::autograd::impl::gradient_edge(Tape::current().root()));  // so that nothing is pruned
+    targets.push_back(Tape::current().ground());  // so that nothing is pruned
     const Root root = root_for(loss, gradient);
     std::vector<Tensor> result(inputs.size());
     if (root.loss.requires_grad()) {

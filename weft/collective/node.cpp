@@ -57,7 +57,7 @@ void OperationNode::connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Te
     outputs_.emplace_back(output);
     torch::autograd::set_history(output, self);
   }
-  if (tape) tape->append({self, add_input_metadata(Node::undefined_input())}, record_);
+  if (tape) tape->append(*this, {self, add_input_metadata(Node::undefined_input())});
 }
 
 // What contract 5 promises where a backward pass would leave communication out: an error that names it.

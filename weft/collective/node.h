@@ -41,6 +41,9 @@ class OperationNode : public torch::autograd::Node {
   [[nodiscard]] const std::shared_ptr<Record>& record() const noexcept { return record_; }
   [[nodiscard]] const std::shared_ptr<mpi::Team>& team() const noexcept { return record_->team; }
 
+  // Replaces the edge to the predecessor.
+  void set_token(torch::autograd::Edge token) { next_edges_.back() = std::move(token); }
+
   // Ties the node between its inputs and outputs and puts it on the tape. Inputs that need no gradient are skipped.
   void connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Tensor> outputs,
                const c10::intrusive_ptr<Node>& self);

@@ -1,6 +1,6 @@
 #include "weft/collective/pool.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
@@ -103,7 +103,7 @@ class Pool {
 at::Tensor pooled_empty(at::IntArrayRef sizes, at::ScalarType type) {
   const auto options = at::TensorOptions().dtype(type).device(at::kCPU);
   const std::size_t bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
-  if (bytes < kSmallest) return at::empty(sizes, options);
+  if (bytes < kSmallest) return at::detail::empty_cpu(sizes, type);
   Block* block = Pool::instance().take(bytes);
   c10::DataPtr data(block->data, block, [](void* context) { Pool::instance().give_back(static_cast<Block*>(context)); },
                     at::kCPU);

@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "weft/collective/node.h"
+
 namespace weft::collective {
 namespace {
 
@@ -25,23 +27,19 @@ std::string Record::describe() const {
 
 Tape& Tape::current() { return *stack().back(); }
 
-at::Tensor Tape::root() {
+torch::autograd::Edge Tape::ground() {
   // One leaf per thread for all tapes: it never gets a gradient, so sharing it costs nothing.
-  thread_local at::Tensor leaf = at::zeros({0}).set_requires_grad(true);
-  return leaf;
-}
-
-torch::autograd::Edge Tape::token() {
-  if (last_.is_valid()) return last_;
-  thread_local torch::autograd::Edge edge = torch::autograd::impl::gradient_edge(root());
+  thread_local const at::Tensor leaf = at::zeros({0}).set_requires_grad(true);
+  auto edge = torch::autograd::impl::gradient_edge(leaf);
+  if (first_ != nullptr) first_->set_token(edge);
   return edge;
 }
 
-void Tape::append(torch::autograd::Edge token, std::shared_ptr<Record> record) {
-  if (last_record_) last_record_->next = record;
-  if (length_ == 0) first_record_ = record;
+void Tape::append(OperationNode& node, torch::autograd::Edge token) {
+  if (last_record_) last_record_->next = node.record();
+  if (length_ == 0) first_ = &node;
   last_ = std::move(token);
-  last_record_ = std::move(record);
+  last_record_ = node.record();
   if (++length_ == kSuspiciousLength) {
     TORCH_WARN("weft: ", length_, " operations were recorded since the last backward pass, and their graphs are kept. ",
                "Use torch.no_grad() where no gradient is wanted, or weft.reset_tape().");
@@ -51,7 +49,7 @@ void Tape::append(torch::autograd::Edge token, std::shared_ptr<Record> record) {
 void Tape::reset() {
   last_ = {};
   last_record_.reset();
-  first_record_.reset();
+  first_ = nullptr;
   length_ = 0;
 }
 
@@ -61,7 +59,7 @@ void Tape::reset_after(const Record& record) {
 
 void Tape::raise_alarm(const std::string& cause) noexcept {
   std::set<mpi::Team*> told;
-  for (auto record = first_record_.lock(); record; record = record->next.lock()) {
+  for (auto record = first_ != nullptr ? first_->record() : nullptr; record; record = record->next.lock()) {
     if (record->team && told.insert(record->team.get()).second) record->team->raise_alarm(cause);
   }
 }

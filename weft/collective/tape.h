@@ -39,15 +39,16 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // False inside NoTape: operations are then ordered only by the data that flows between them.
   [[nodiscard]] bool on() const noexcept { return on_; }
 
-  // The edge that the next operation depends on: the last token, or the root.
-  [[nodiscard]] torch::autograd::Edge token();
-  // A leaf that every token chain ends in; among the inputs of autograd.grad it keeps all communication alive.
-  [[nodiscard]] at::Tensor root();
+  // The edge that the next operation depends on: the last token, or none at the beginning.
+  [[nodiscard]] const torch::autograd::Edge& token() const noexcept { return last_; }
+  // Lets the chain end in a leaf, and returns the edge to it: among the inputs of a backward pass that computes only some
+  // gradients it keeps all communication alive. Not there from the start because every node costs time.
+  [[nodiscard]] torch::autograd::Edge ground();
   [[nodiscard]] bool empty() const noexcept { return !last_.is_valid(); }
   // Operations recorded since the last reset.
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
 
-  void append(torch::autograd::Edge token, std::shared_ptr<Record> record);
+  void append(OperationNode& node, torch::autograd::Edge token);
   // Forgets the chain; the next operation starts a new one.
   void reset();
   // Resets if the last operation is the one given: backward has come by.
@@ -60,7 +61,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   friend class TapeScope;
   torch::autograd::Edge last_;
   std::shared_ptr<Record> last_record_;
-  std::weak_ptr<Record> first_record_;
+  OperationNode* first_ = nullptr;  // alive as long as last_, which depends on it
   std::int64_t length_ = 0;
   bool on_ = true;
 };
