@@ -65,7 +65,7 @@ struct Adjoint {
 Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t root, std::int64_t comm) {
   const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
-  if (op && is_differentiable(*op) && !is_linear(*op) && x.is_floating_point()) {
+  if (op && reduces_with_torch(x, *op)) {
     return through_gather(x, *op, root, mpi::Team::find(comm));
   }
   const Tensor y = below_autograd(handle(), x, op_name, root, comm);

@@ -72,7 +72,7 @@ Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t dim
                      std::int64_t comm) {
   const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
-  if (op && is_differentiable(*op) && !is_linear(*op) && x.is_floating_point() && x.dim() > 0) {
+  if (op && reduces_with_torch(x, *op) && x.dim() > 0) {
     return through_all_to_all(x, *op, dim, sizes, mpi::Team::find(comm));
   }
   const Tensor y = below_autograd(handle(), x, op_name, dim, sizes, comm);

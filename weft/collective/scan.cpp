@@ -90,7 +90,7 @@ Tensor differentiate(const Tensor& x, std::string_view op_name, bool exclusive, 
   const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
   const Comm team = mpi::Team::find(comm);
-  if (op && is_differentiable(*op) && !is_linear(*op) && x.is_floating_point()) {
+  if (op && reduces_with_torch(x, *op)) {
     return through_all_gather(x, *op, exclusive, reverse, team);
   }
   const Tensor y = below_autograd(handle(), x, op_name, exclusive, reverse, comm);
