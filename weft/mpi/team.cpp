@@ -170,6 +170,9 @@ void Team::enter() {
   if (broken_) {
     rebuild();
   } else {
+    // Twice: MPI may look first and make progress after, so that only the second look finds what came while this rank
+    // computed. A missed alarm would let this rank agree with the ballot of a rank that has given up.
+    poll_alarm();
     poll_alarm();
   }
 }
