@@ -73,7 +73,7 @@ Signature& Signature::add(const at::Tensor& x, std::int64_t except_dim) noexcept
 
 Negotiation::Negotiation(const char* name, std::int64_t comm)
     : name_(name), team_(mpi::Team::find(comm)), operation_(name, team_.get()), direction_(current_direction()) {
-  team_->enter();
+  interruptible([&] { team_->enter(); });
   check([&] { refuse_recomputation(direction_); });
 }
 
@@ -94,7 +94,7 @@ mpi::Outcome Negotiation::vote(const Signature& signature, std::int64_t value) {
                        .failed = !problem_.empty()};
   mpi::Outcome outcome;
   if (mpi::options().check) {
-    outcome = team_->agree(direction_, vote);
+    outcome = interruptible([&] { return team_->agree(direction_, vote); });
   } else {
     // Nobody asks: record wherever grad mode is on, because another rank may want the gradient.
     outcome = {.value_min = value, .value_max = value, .any_wants_grad = !vote.grad_disabled,

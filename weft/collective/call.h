@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weft/collective/node.h"
+#include "weft/mpi/error.h"
 #include "weft/mpi/team.h"
 #include "weft/mpi/waiter.h"
 
@@ -102,6 +103,21 @@ class Negotiation {
   std::string problem_;
   std::exception_ptr exception_;
 };
+
+// Runs what may wait for other ranks. Where it ends by an alarm or a timeout, which hit the ranks at different places,
+// what was recorded is forgotten: the ranks' tapes would not match.
+template <class Run>
+decltype(auto) interruptible(Run&& run) {
+  try {
+    return run();
+  } catch (const mpi::PeerLost&) {
+    Tape::current().reset();
+    throw;
+  } catch (const mpi::TimeoutError&) {
+    Tape::current().reset();
+    throw;
+  }
+}
 
 // A root must name a rank. Throws (TORCH_CHECK).
 void require_rank(std::int64_t rank, int size, const char* what);

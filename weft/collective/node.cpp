@@ -48,6 +48,7 @@ void OperationNode::connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Te
   const auto tape = tape_.lock();
   if (tape) {
     has_token_ = true;
+    token_index_ = edges.size();
     has_predecessor_ = !tape->empty();
     edges.push_back(tape->token());
   }
@@ -66,8 +67,7 @@ void OperationNode::check_order(int task) {
   TORCH_CHECK(!later || later->task == task, "weft: this backward pass does not reach ", later->describe(),
               ", which other ranks may wait for. Call weft.backward(loss) instead of loss.backward(), or join it with ",
               "weft.anchor(loss); weft.tape() gives independent losses tapes of their own.");
-  const auto token_index = static_cast<std::size_t>(num_outputs() - 1);
-  TORCH_CHECK(!has_predecessor_ || task_should_compute_output(token_index),
+  TORCH_CHECK(!has_predecessor_ || task_should_compute_output(token_index_),
               "weft: this backward pass computes only some gradients and would skip communication before ",
               record_->describe(), ", which other ranks may wait for. Use weft.grad instead of torch.autograd.grad.");
 }
@@ -92,13 +92,21 @@ variable_list OperationNode::apply(variable_list&& gradients) {
       if (!next_edge(i).is_valid()) result[i] = at::Tensor();
     }
     return result;
-  } catch (const mpi::PeerLost&) {
-    throw;  // everybody has been told
-  } catch (const mpi::Disagreement&) {
-    throw;  // everybody throws it
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+// Ranks fail at different places of a backward pass: all forget what they recorded, so that they start anew alike.
+void OperationNode::abandon() noexcept {
+  if (const auto tape = tape_.lock()) tape->reset();
+  try {
+    throw;
+  } catch (const mpi::PeerLost&) {      // everybody has been told
+  } catch (const mpi::Disagreement&) {  // everybody throws it
   } catch (const std::exception& error) {
     if (record_->team) record_->team->raise_alarm(error.what());
-    throw;
   }
 }
 

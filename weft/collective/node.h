@@ -42,7 +42,7 @@ class OperationNode : public torch::autograd::Node {
   [[nodiscard]] const std::shared_ptr<mpi::Team>& team() const noexcept { return record_->team; }
 
   // Replaces the edge to the predecessor.
-  void set_token(torch::autograd::Edge token) { next_edges_.back() = std::move(token); }
+  void set_token(torch::autograd::Edge token) { next_edges_[token_index_] = std::move(token); }
 
   // Ties the node between its inputs and outputs and puts it on the tape. Inputs that need no gradient are skipped.
   void connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Tensor> outputs,
@@ -54,10 +54,12 @@ class OperationNode : public torch::autograd::Node {
 
  private:
   void check_order(int task);
+  void abandon() noexcept;
 
   std::shared_ptr<Record> record_;
   std::weak_ptr<Tape> tape_;
   std::vector<Blank> outputs_;
+  std::size_t token_index_ = 0;  // among the next edges
   bool has_token_ = false;
   bool has_predecessor_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "weft/collective/call.h"
 #include "weft/mpi/waiter.h"
 
 namespace weft::collective {
@@ -11,7 +12,7 @@ at::Tensor wait(const c10::intrusive_ptr<Pending>& pending, std::source_location
   const mpi::OperationScope scope(pending->name(), pending->team().get(), where);
   TORCH_CHECK(!pending->finished_, "weft: this ", pending->name(), " was waited for already; keep its result instead");
   pending->finished_ = true;
-  return pending->finish();
+  return interruptible([&] { return pending->finish(); });
 }
 
 }  // namespace weft::collective

@@ -154,7 +154,7 @@ std::optional<int> narrow(std::optional<std::int64_t> value) {
 c10::intrusive_ptr<Pending> isend(const Tensor& x, const Comm& comm, std::int64_t dest, std::int64_t tag,
                                   std::source_location where) {
   const mpi::OperationScope scope("isend", comm.get(), where);
-  comm->enter();
+  interruptible([&] { comm->enter(); });
   require_communicable(x);
   require_rank(dest, comm->size(), "dest");
   require_tag(tag, comm);
@@ -174,7 +174,7 @@ c10::intrusive_ptr<Pending> irecv(const std::optional<Tensor>& like, const Comm&
                                   std::optional<std::int64_t> source, std::optional<std::int64_t> tag,
                                   std::source_location where) {
   const mpi::OperationScope scope("irecv", comm.get(), where);
-  comm->enter();
+  interruptible([&] { comm->enter(); });
   if (like) require_communicable(*like);
   if (source) require_rank(*source, comm->size(), "source");
   if (tag) require_tag(*tag, comm);

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "weft/mpi/error.h"
+#include "weft/mpi/options.h"
 
 namespace weft::mpi {
 namespace {
@@ -33,6 +34,7 @@ std::unique_ptr<Environment>& implicit_environment() {
 
 Environment::Environment(int* argc, char*** argv) {
   if (finalized()) throw MpiError("weft.MpiError: MPI was finalised already and cannot be started again");
+  static_cast<void>(options());  // a wrong environment variable is told here, where it can be thrown
   if (initialized()) return;
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");

@@ -24,8 +24,9 @@ struct Options {
   [[nodiscard]] static Options from_environment();
 };
 
-// The options of this process. Reading is wait-free; set_options is for start-up and tests.
-[[nodiscard]] const Options& options() noexcept;
+// The options of this process; the first call reads the environment and throws std::invalid_argument for a value that
+// makes no sense. set_options is for start-up and tests, and throws likewise.
+[[nodiscard]] const Options& options();
 void set_options(const Options& options);
 
 }  // namespace weft::mpi
