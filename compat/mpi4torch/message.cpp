@@ -122,11 +122,13 @@ IncomingMessage::IncomingMessage(const Tensor& buffer, Comm team, std::int64_t s
   check(MPI_Irecv(MPI_BOTTOM, 1, type.get(), source_, tag_, channel, &request_), "MPI_Irecv", channel);
 }
 
-// A handle that nobody waits for must neither take a later message nor leave MPI writing into freed memory.
+// A handle that nobody waits for must not take a later message, nor wait for a sender that may be gone: what cannot be
+// cancelled any more is left to the Request's graveyard, with the memory that MPI writes into.
 IncomingMessage::~IncomingMessage() {
   if (request_ == MPI_REQUEST_NULL || !weft::mpi::Environment::alive()) return;
   MPI_Cancel(&request_);
-  MPI_Wait(&request_, MPI_STATUS_IGNORE);
+  weft::mpi::Request abandoned(memory_);
+  *abandoned.add() = request_;
 }
 
 bool IncomingMessage::arrived() {
