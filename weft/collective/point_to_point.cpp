@@ -133,14 +133,22 @@ class PendingRecv final : public Pending {
     Tensor y = take(parcel_, like_);
     const mpi::Label& label = parcel_.wait_label();
     if (label.wants_grad) {
-      TORCH_CHECK(c10::GradMode::is_enabled(), "weft: rank ", parcel_.source(), " sent a tensor that requires grad, ",
-                  "but this rank receives it under no_grad and could never answer its gradient");
+      if (!c10::GradMode::is_enabled()) refuse_to_answer();
       record_recv(y, team(), parcel_.source(), label.gradient_tag);
     }
     return y;
   }
 
  private:
+  // The sender would wait for the gradient in its backward pass, so it must hear about it.
+  [[noreturn]] void refuse_to_answer() {
+    const std::string text = "rank " + std::to_string(parcel_.source()) +
+                             " sent a tensor that requires grad, but rank " + std::to_string(team()->rank()) +
+                             " receives it under no_grad and could never answer its gradient";
+    team()->raise_alarm(text);
+    TORCH_CHECK(false, "weft: ", text);
+  }
+
   std::optional<Tensor> like_;
   mpi::IncomingParcel parcel_;
 };
@@ -156,6 +164,9 @@ c10::intrusive_ptr<Pending> isend(const Tensor& x, const Comm& comm, std::int64_
   const mpi::OperationScope scope("isend", comm.get(), where);
   interruptible([&] { comm->enter(); });
   require_communicable(x);
+  TORCH_CHECK(!torch::autograd::isFwGradDefined(x),
+              "weft: messages carry no forward-mode derivative; use a collective, ",
+              "or differentiate in reverse mode");
   require_rank(dest, comm->size(), "dest");
   require_tag(tag, comm);
   const bool wants_grad = x.requires_grad() && c10::GradMode::is_enabled();
