@@ -206,7 +206,7 @@ Tensor sendrecv(const Tensor& x, const Comm& comm, std::int64_t dest, std::int64
   const auto sending = isend(x, comm, dest, tag);
   Tensor y = recv(like, comm, source, tag).tensor;
   wait(sending);
-  return y;
+  return like ? y : delivered(std::move(y), x);
 }
 
 }  // namespace weft::collective

@@ -31,15 +31,14 @@ struct Received {
 // Blocks until a tensor is here. Without source or tag, from anybody or with any tag. `like`, if given, says the shape
 // and type expected (a mismatch throws, here and as PeerLost on the others) and the device wanted. Adjoint: send the
 // gradient to the rank that the tensor came from.
-[[nodiscard]] Received recv(const std::optional<at::Tensor>& like, const Comm& comm,
-                            std::optional<std::int64_t> source, std::optional<std::int64_t> tag = 0,
+[[nodiscard]] Received recv(const std::optional<at::Tensor>& like, const Comm& comm, std::optional<std::int64_t> source,
+                            std::optional<std::int64_t> tag = 0,
                             std::source_location where = std::source_location::current());
 [[nodiscard]] c10::intrusive_ptr<Pending> irecv(const std::optional<at::Tensor>& like, const Comm& comm,
-                                                std::optional<std::int64_t> source,
-                                                std::optional<std::int64_t> tag = 0,
+                                                std::optional<std::int64_t> source, std::optional<std::int64_t> tag = 0,
                                                 std::source_location where = std::source_location::current());
 
-// Sends and receives at the same time; never deadlocks.
+// Sends and receives at the same time; never deadlocks. Without `like` the result lives where `x` lives.
 [[nodiscard]] at::Tensor sendrecv(const at::Tensor& x, const Comm& comm, std::int64_t dest, std::int64_t source,
                                   std::int64_t tag = 0, const std::optional<at::Tensor>& like = std::nullopt,
                                   std::source_location where = std::source_location::current());
