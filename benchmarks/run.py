@@ -37,11 +37,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=sorted(SUITES), help="run one folder of benchmarks")
     chosen = parser.parse_args().only
-    figures = [figure for name in SUITES if chosen in (None, name) for command in SUITES[name] for figure in run(command)]
+    figures = [
+        figure for name in SUITES if chosen in (None, name) for command in SUITES[name] for figure in run(command)
+    ]
     with RESULTS.open("w") as file:
         for figure in figures:
             file.write(json.dumps(figure) + "\n")
-            print(f"{figure['name']:45} {figure['value']:>12} {figure['unit']}   {figure['ratio']:>7} x {figure['peer']}")
+            print(
+                f"{figure['name']:45} {figure['value']:>12} {figure['unit']}   {figure['ratio']:>7} x {figure['peer']}"
+            )
 
 
 if __name__ == "__main__":

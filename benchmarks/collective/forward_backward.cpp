@@ -49,20 +49,20 @@ void ring(std::int64_t elements, const weft::Comm& comm) {
   const int previous = (comm->rank() + comm->size() - 1) % comm->size();
   const at::Tensor g = at::ones({elements});
   at::Tensor x = at::randn({elements}).set_requires_grad(true);
-  const auto times = weft::benchmarks::compare(
-      {{"raw",
-        [&] {
-          MPI_Sendrecv(in.data(), count, MPI_FLOAT, next, 0, out.data(), count, MPI_FLOAT, previous, 0,
-                       raw_comm.handle(), MPI_STATUS_IGNORE);
-          MPI_Sendrecv(in.data(), count, MPI_FLOAT, previous, 0, out.data(), count, MPI_FLOAT, next, 0,
-                       raw_comm.handle(), MPI_STATUS_IGNORE);
-        }},
-       {"weft",
-        [&] {
-          weft::collective::sendrecv(x, comm, next, previous).backward(g);
-          x.mutable_grad().reset();
-        }}},
-      calls_for(elements), repeats_for(elements), comm->origin());
+  const auto times =
+      weft::benchmarks::compare({{"raw",
+                                  [&] {
+                                    MPI_Sendrecv(in.data(), count, MPI_FLOAT, next, 0, out.data(), count, MPI_FLOAT,
+                                                 previous, 0, raw_comm.handle(), MPI_STATUS_IGNORE);
+                                    MPI_Sendrecv(in.data(), count, MPI_FLOAT, previous, 0, out.data(), count, MPI_FLOAT,
+                                                 next, 0, raw_comm.handle(), MPI_STATUS_IGNORE);
+                                  }},
+                                 {"weft",
+                                  [&] {
+                                    weft::collective::sendrecv(x, comm, next, previous).backward(g);
+                                    x.mutable_grad().reset();
+                                  }}},
+                                calls_for(elements), repeats_for(elements), comm->origin());
   if (comm->rank() == 0) {
     weft::benchmarks::report("collective/ring/cpp/" + std::to_string(elements), times[1], "raw MPI", times[0]);
   }
@@ -73,8 +73,8 @@ void ring(std::int64_t elements, const weft::Comm& comm) {
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
   const weft::Comm comm = weft::world();
-  for (const std::int64_t elements : {std::int64_t{1}, std::int64_t{1} << 10, std::int64_t{1} << 16,
-                                      std::int64_t{1} << 20, std::int64_t{1} << 24}) {
+  for (const std::int64_t elements :
+       {std::int64_t{1}, std::int64_t{1} << 10, std::int64_t{1} << 16, std::int64_t{1} << 20, std::int64_t{1} << 24}) {
     all_reduce(elements, comm);
     ring(elements, comm);
   }

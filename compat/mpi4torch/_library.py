@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 import weft
+from weft import _call_site
 
 _NAME = "libweft_mpi4torch.so"
 
@@ -17,3 +18,4 @@ def _load() -> None:
 
 
 _load()
+_call_site.hide(__file__)  # so that messages name the user's line

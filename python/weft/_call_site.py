@@ -15,13 +15,19 @@ from . import _library
 _Hook = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_size_t)
 
 # Frames in these folders are the machinery, not the caller.
-_OWN = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__ or "torch"))
+_own = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__ or "torch"))
+
+
+def hide(file: str) -> None:
+    """Counts the folder of a package built on weft as machinery, too."""
+    global _own
+    _own = (*_own, os.path.dirname(os.path.abspath(file)) + os.sep)
 
 
 def _caller(frame: FrameType | None) -> str:
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN) and not file.startswith("<frozen"):
+        if not file.startswith(_own) and not file.startswith("<frozen"):
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

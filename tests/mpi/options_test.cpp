@@ -15,8 +15,8 @@
 namespace weft::mpi {
 namespace {
 
-using testing::HasSubstr;
 using std::chrono::milliseconds;
+using testing::HasSubstr;
 const char* const kNames[] = {"WEFT_TIMEOUT", "WEFT_WARN",       "WEFT_DEBUG",
                               "WEFT_CHECK",   "WEFT_CUDA_AWARE", "WEFT_MAX_COUNT"};
 
@@ -59,9 +59,9 @@ TEST_F(OptionsTest, EmptyMeansUnset) { EXPECT_EQ(with("WEFT_TIMEOUT", "").timeou
 TEST_F(OptionsTest, NonsenseIsRefusedByName) {
   // A count beyond int would be cut off in every MPI call; an endless time does not fit into milliseconds.
   const std::pair<const char*, const char*> bad[] = {
-      {"WEFT_TIMEOUT", "soon"},     {"WEFT_TIMEOUT", "-1"},        {"WEFT_TIMEOUT", "10s"}, {"WEFT_TIMEOUT", "nan"},
-      {"WEFT_TIMEOUT", "inf"},      {"WEFT_WARN", "1e300"},        {"WEFT_DEBUG", "yes"},   {"WEFT_MAX_COUNT", "0"},
-      {"WEFT_MAX_COUNT", "-7"},     {"WEFT_MAX_COUNT", "4294967298"},
+      {"WEFT_TIMEOUT", "soon"}, {"WEFT_TIMEOUT", "-1"},           {"WEFT_TIMEOUT", "10s"}, {"WEFT_TIMEOUT", "nan"},
+      {"WEFT_TIMEOUT", "inf"},  {"WEFT_WARN", "1e300"},           {"WEFT_DEBUG", "yes"},   {"WEFT_MAX_COUNT", "0"},
+      {"WEFT_MAX_COUNT", "-7"}, {"WEFT_MAX_COUNT", "4294967298"},
   };
   for (const auto& [name, value] : bad) {
     clear();

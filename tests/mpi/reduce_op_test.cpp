@@ -16,9 +16,9 @@ namespace weft::mpi {
 namespace {
 
 constexpr int kLength = 24;
-const ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kProd, ReduceOp::kMin,
-                         ReduceOp::kMax, ReduceOp::kLogicalAnd, ReduceOp::kLogicalOr, ReduceOp::kLogicalXor,
-                         ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
+const ReduceOp kOps[] = {ReduceOp::kSum,    ReduceOp::kMean,       ReduceOp::kProd,      ReduceOp::kMin,
+                         ReduceOp::kMax,    ReduceOp::kLogicalAnd, ReduceOp::kLogicalOr, ReduceOp::kLogicalXor,
+                         ReduceOp::kBitAnd, ReduceOp::kBitOr,      ReduceOp::kBitXor};
 
 template <class T>
 constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
@@ -32,23 +32,31 @@ using Wide = std::conditional_t<kIsComplex<T>, std::complex<double>,
 
 template <class T>
 Wide<T> widen(T value) {
-  if constexpr (kIsHalf<T>) return value.to_float();
-  else return static_cast<Wide<T>>(value);
+  if constexpr (kIsHalf<T>)
+    return value.to_float();
+  else
+    return static_cast<Wide<T>>(value);
 }
 template <class T>
 T narrow(Wide<T> value) {
-  if constexpr (kIsHalf<T>) return T::from_float(static_cast<float>(value));
-  else return static_cast<T>(value);
+  if constexpr (kIsHalf<T>)
+    return T::from_float(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
 }
 
 // Small whole numbers: no reduction of them rounds or overflows, in any type and order.
 template <class T>
 T input(int rank, int i) {
   const int number = (3 * i + 5 * rank + i * rank) % 4;
-  if constexpr (std::is_same_v<T, bool>) return number == 0 || (i < 4 && number < 3);
-  else if constexpr (kIsComplex<T>) return T(static_cast<float>(number - 1), static_cast<float>((i + rank) % 3 - 1));
-  else if constexpr (std::is_unsigned_v<T>) return static_cast<T>(number);
-  else return narrow<T>(static_cast<Wide<T>>(number - 1));
+  if constexpr (std::is_same_v<T, bool>)
+    return number == 0 || (i < 4 && number < 3);
+  else if constexpr (kIsComplex<T>)
+    return T(static_cast<float>(number - 1), static_cast<float>((i + rank) % 3 - 1));
+  else if constexpr (std::is_unsigned_v<T>)
+    return static_cast<T>(number);
+  else
+    return narrow<T>(static_cast<Wide<T>>(number - 1));
 }
 
 template <class W>
@@ -92,12 +100,16 @@ bool should_work(ReduceOp op, Datatype type) {
   const bool is_complex_number = type == Datatype::kComplex64 || type == Datatype::kComplex128;
   switch (op) {
     case ReduceOp::kSum:
-    case ReduceOp::kProd: return true;
-    case ReduceOp::kMean: return is_float || is_complex_number;
+    case ReduceOp::kProd:
+      return true;
+    case ReduceOp::kMean:
+      return is_float || is_complex_number;
     case ReduceOp::kBitAnd:
     case ReduceOp::kBitOr:
-    case ReduceOp::kBitXor: return !is_float && !is_complex_number;
-    default: return !is_complex_number;
+    case ReduceOp::kBitXor:
+      return !is_float && !is_complex_number;
+    default:
+      return !is_complex_number;
   }
 }
 

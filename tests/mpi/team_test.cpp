@@ -32,8 +32,8 @@ TEST(Team, HasTheRanksOfItsCommunicatorOnChannelsOfItsOwn) {
   EXPECT_EQ(team->name(), "here");
   EXPECT_FALSE(team->closed());
   const MPI_Comm comms[] = {team->origin().handle(), team->control().handle(),
-                            team->channel(Direction::kForward).handle(),
-                            team->channel(Direction::kBackward).handle(), world().handle()};
+                            team->channel(Direction::kForward).handle(), team->channel(Direction::kBackward).handle(),
+                            world().handle()};
   for (const MPI_Comm a : comms) EXPECT_EQ(std::count(std::begin(comms), std::end(comms), a), 1);
 }
 

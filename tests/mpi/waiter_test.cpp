@@ -47,7 +47,9 @@ TEST(OperationScope, OutermostNamesTheCallAndItsPlace) {
 }
 
 TEST(OperationScope, LeavesNothingBehind) {
-  { const OperationScope scope("gather", nullptr); }
+  {
+    const OperationScope scope("gather", nullptr);
+  }
   EXPECT_THAT(current_operation(), Not(HasSubstr("gather")));
   EXPECT_THAT(current_operation(), Not(HasSubstr("waiter_test.cpp")));
 }

@@ -1,8 +1,8 @@
 """Random communication programs, and their evaluation in one process with plain torch.
 
-A program is a list of instructions on numbered slots; every rank holds one tensor a slot. ``simulate`` runs all ranks of
-a program in one graph, where communication is indexing, stacking and adding; ``execute`` runs one rank of it with weft.
-The same seed gives the same program everywhere.
+A program is a list of instructions on numbered slots; every rank holds one tensor a slot. ``simulate`` runs all ranks
+of a program in one graph, where communication is indexing, stacking and adding; ``execute`` runs one rank of it with
+weft. The same seed gives the same program everywhere.
 """
 
 from __future__ import annotations

@@ -26,9 +26,8 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
   });
-  const auto outcome = talk.agree(Signature("all_gather").add(x, dim).add(dim), mine, [&] {
-    return "all_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")";
-  });
+  const auto outcome = talk.agree(Signature("all_gather").add(x, dim).add(dim), mine,
+                                  [&] { return "all_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")"; });
   const Sizes sizes = gather_sizes(talk, outcome, mine);
   const Tensor in = readable(to_front(x, dim));
   auto shape = in.sizes().vec();

@@ -42,8 +42,9 @@ struct Root {
 
 Root root_for(const std::optional<Tensor>& loss, const std::optional<Tensor>& gradient) {
   const Tensor start = loss && loss->defined() ? *loss : at::zeros({});
-  TORCH_CHECK(gradient.has_value() || start.numel() == 1, "weft: expected a loss of one element, or a gradient for it; ",
-              "the loss has ", start.numel(), " elements");
+  TORCH_CHECK(gradient.has_value() || start.numel() == 1,
+              "weft: expected a loss of one element, or a gradient for it; ", "the loss has ", start.numel(),
+              " elements");
   const at::AutoGradMode grad_mode(true);
   return {join(start), gradient ? *gradient : at::ones_like(start)};
 }
@@ -101,9 +102,10 @@ std::vector<Tensor> grad(const std::optional<Tensor>& loss, const std::vector<Te
     const Root root = root_for(loss, gradient);
     std::vector<Tensor> result(inputs.size());
     if (root.loss.requires_grad()) {
-      result = torch::autograd::Engine::get_default_engine().execute(
-          {torch::autograd::impl::gradient_edge(root.loss)}, {root.gradient}, retain_graph || create_graph, create_graph,
-          /*accumulate_grad=*/false, targets);
+      result = torch::autograd::Engine::get_default_engine().execute({torch::autograd::impl::gradient_edge(root.loss)},
+                                                                     {root.gradient}, retain_graph || create_graph,
+                                                                     create_graph,
+                                                                     /*accumulate_grad=*/false, targets);
       result.resize(inputs.size());
     }
     for (std::size_t i = 0; i < result.size(); ++i) {

@@ -25,9 +25,8 @@ Tensor communicate(const Tensor& x, std::int64_t root, std::int64_t comm) {
     require_communicable(x);
     require_rank(root, talk.size(), "root");
   });
-  talk.agree(Signature("broadcast").add(x).add(root), 0, [&] {
-    return "broadcast(" + describe(x) + ", root=" + std::to_string(root) + ")";
-  });
+  talk.agree(Signature("broadcast").add(x).add(root), 0,
+             [&] { return "broadcast(" + describe(x) + ", root=" + std::to_string(root) + ")"; });
   Tensor out = writable(x.sizes(), x);
   if (talk.rank() == root) out.copy_(x.detach());
   {

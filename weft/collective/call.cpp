@@ -17,10 +17,11 @@ thread_local GradientCall* t_call = nullptr;
 // it only by luck. Gradient hooks, which run without grad mode, are fine.
 void refuse_recomputation(mpi::Direction direction) {
   const bool inside_backward = torch::autograd::get_current_graph_task_id() != -1;
-  TORCH_CHECK(!inside_backward || direction == mpi::Direction::kBackward || !c10::GradMode::is_enabled() ||
-                  torch::autograd::get_current_graph_task_keep_graph(),
-              "weft: communication is being recomputed inside backward (torch.utils.checkpoint?), and ranks would do so ",
-              "at different times. Keep communication outside of checkpointed functions.");
+  TORCH_CHECK(
+      !inside_backward || direction == mpi::Direction::kBackward || !c10::GradMode::is_enabled() ||
+          torch::autograd::get_current_graph_task_keep_graph(),
+      "weft: communication is being recomputed inside backward (torch.utils.checkpoint?), and ranks would do so ",
+      "at different times. Keep communication outside of checkpointed functions.");
 }
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
@@ -31,7 +32,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
 }  // namespace
 
 GradientCall::GradientCall(const at::Tensor& input)
-    : outer_(t_call), wants_grad_(input.requires_grad() && c10::GradMode::is_enabled()),
+    : outer_(t_call),
+      wants_grad_(input.requires_grad() && c10::GradMode::is_enabled()),
       has_tangent_(torch::autograd::isFwGradDefined(input)) {
   t_call = this;
 }
@@ -97,8 +99,11 @@ mpi::Outcome Negotiation::vote(const Signature& signature, std::int64_t value) {
     outcome = interruptible([&] { return team_->agree(direction_, vote); });
   } else {
     // Nobody asks: record wherever grad mode is on, because another rank may want the gradient.
-    outcome = {.value_min = value, .value_max = value, .any_wants_grad = !vote.grad_disabled,
-               .any_has_tangent = vote.has_tangent, .any_failed = vote.failed};
+    outcome = {.value_min = value,
+               .value_max = value,
+               .any_wants_grad = !vote.grad_disabled,
+               .any_has_tangent = vote.has_tangent,
+               .any_failed = vote.failed};
   }
   if (call != nullptr) call->outcome_ = outcome;
   return outcome;
@@ -107,8 +112,8 @@ mpi::Outcome Negotiation::vote(const Signature& signature, std::int64_t value) {
 void Negotiation::settle(const std::string& description) {
   // Alone, or where nobody listens, the original exception says it best.
   if (exception_ && (team_->size() == 1 || !mpi::options().check)) std::rethrow_exception(exception_);
-  const std::string mine = problem_.empty() ? description + " called from " + mpi::call_site()
-                                            : std::string(name_) + " failed: " + problem_;
+  const std::string mine =
+      problem_.empty() ? description + " called from " + mpi::call_site() : std::string(name_) + " failed: " + problem_;
   team_->disagree(mine);
 }
 

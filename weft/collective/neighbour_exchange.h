@@ -13,9 +13,8 @@ namespace weft::collective {
 // Point to point with the neighbours on a communicator made by cart(). `outgoing` has two entries per dimension of the
 // grid, for the neighbour before and the one after; the result has what came from them. Beyond an edge the entry is
 // undefined, going in (ignored) and coming out. Shapes may differ. Its own adjoint.
-[[nodiscard]] std::vector<at::Tensor> neighbour_exchange(
-    const std::vector<at::Tensor>& outgoing, const Comm& comm,
-    std::source_location where = std::source_location::current());
+[[nodiscard]] std::vector<at::Tensor> neighbour_exchange(const std::vector<at::Tensor>& outgoing, const Comm& comm,
+                                                         std::source_location where = std::source_location::current());
 
 // Collective: nobody leaves before everybody has entered.
 void barrier(const Comm& comm, std::source_location where = std::source_location::current());

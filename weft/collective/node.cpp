@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <optional>
+
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
 #include "weft/mpi/waiter.h"
@@ -86,7 +88,11 @@ variable_list OperationNode::apply(variable_list&& gradients) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) gradients[i] = outputs_[i].zeros();
     }
+    // What was recorded off the tape stays off it in further derivatives.
+    std::optional<TapeScope> off;
+    if (!has_token_) off.emplace(false);
     variable_list result = adjoint(std::move(gradients));
+    off.reset();
     result.resize(num_outputs());  // undefined for the token
     for (std::size_t i = 0; i < result.size(); ++i) {
       if (!next_edge(i).is_valid()) result[i] = at::Tensor();

@@ -45,8 +45,7 @@ class OperationNode : public torch::autograd::Node {
   void set_token(torch::autograd::Edge token) { next_edges_[token_index_] = std::move(token); }
 
   // Ties the node between its inputs and outputs and puts it on the tape. Inputs that need no gradient are skipped.
-  void connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Tensor> outputs,
-               const c10::intrusive_ptr<Node>& self);
+  void connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Tensor> outputs, const c10::intrusive_ptr<Node>& self);
 
  protected:
   // Gradients of the outputs (never undefined) to gradients of the inputs, in the order given to connect().
@@ -86,9 +85,8 @@ class OperationNodeWith final : public OperationNode {
 // Returns the node, for adjoints that save one of the outputs.
 template <class Adjoint>
 c10::intrusive_ptr<OperationNodeWith<Adjoint>> record(const char* name, std::shared_ptr<mpi::Team> team,
-                                                      at::ArrayRef<at::Tensor> inputs,
-                                                      at::ArrayRef<at::Tensor> outputs, Adjoint adjoint,
-                                                      bool tape = true) {
+                                                      at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Tensor> outputs,
+                                                      Adjoint adjoint, bool tape = true) {
   std::weak_ptr<Tape> on;
   if (tape && Tape::current().on()) on = Tape::current().weak_from_this();
   auto node = c10::make_intrusive<OperationNodeWith<Adjoint>>(std::move(adjoint), name, std::move(team), on);

@@ -56,9 +56,9 @@ class PendingCollective final : public Pending {
   bool ready() override { return request.test(); }
 
   mpi::Request request;
-  std::function<Tensor()> result;     // makes the tensor out of what arrived
-  std::shared_ptr<Reply> reply;       // null where no gradient is wanted
-  torch::autograd::Edge started;      // the start node, so that backward reaches it without a tape too
+  std::function<Tensor()> result;  // makes the tensor out of what arrived
+  std::shared_ptr<Reply> reply;    // null where no gradient is wanted
+  torch::autograd::Edge started;   // the start node, so that backward reaches it without a tape too
 
  protected:
   Tensor finish() override {
@@ -143,9 +143,8 @@ c10::intrusive_ptr<Pending> iall_gather(const Tensor& x, const Comm& comm, std::
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
   });
-  const auto outcome = talk.agree(Signature("iall_gather").add(x, dim).add(dim), mine, [&] {
-    return "iall_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")";
-  });
+  const auto outcome = talk.agree(Signature("iall_gather").add(x, dim).add(dim), mine,
+                                  [&] { return "iall_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")"; });
   const Sizes sizes = gather_sizes(talk, outcome, mine);
   const Tensor in = readable(to_front(x.detach(), dim));
   auto shape = in.sizes().vec();
@@ -175,9 +174,8 @@ c10::intrusive_ptr<Pending> ibroadcast(const Tensor& x, const Comm& comm, std::i
     require_communicable(x);
     require_rank(root, talk.size(), "root");
   });
-  talk.agree(Signature("ibroadcast").add(x).add(root), 0, [&] {
-    return "ibroadcast(" + describe(x) + ", root=" + std::to_string(root) + ")";
-  });
+  talk.agree(Signature("ibroadcast").add(x).add(root), 0,
+             [&] { return "ibroadcast(" + describe(x) + ", root=" + std::to_string(root) + ")"; });
   Tensor out = writable(x.sizes(), x);
   if (talk.rank() == root) out.copy_(x.detach());
   auto pending = c10::make_intrusive<PendingCollective>("ibroadcast", comm);

@@ -105,8 +105,8 @@ at::Tensor pooled_empty(at::IntArrayRef sizes, at::ScalarType type) {
   const std::size_t bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
   if (bytes < kSmallest) return at::detail::empty_cpu(sizes, type);
   Block* block = Pool::instance().take(bytes);
-  c10::DataPtr data(block->data, block, [](void* context) { Pool::instance().give_back(static_cast<Block*>(context)); },
-                    at::kCPU);
+  c10::DataPtr data(
+      block->data, block, [](void* context) { Pool::instance().give_back(static_cast<Block*>(context)); }, at::kCPU);
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), c10::GetCPUAllocator(),
                        /*resizable=*/true);
   auto tensor = at::detail::make_tensor<at::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),

@@ -52,20 +52,29 @@ void require_differentiable(ReduceOp op) {
 at::Tensor derivative(const at::Tensor& x, const at::Tensor& result, ReduceOp op, const Comm& comm) {
   require_differentiable(op);
   switch (op) {
-    case ReduceOp::kSum: return at::ones_like(x);
-    case ReduceOp::kMean: return at::ones_like(x).div(comm->size());
-    case ReduceOp::kProd: return product_of_others(x, comm);
-    default: return share_of_winners(x, result, comm);
+    case ReduceOp::kSum:
+      return at::ones_like(x);
+    case ReduceOp::kMean:
+      return at::ones_like(x).div(comm->size());
+    case ReduceOp::kProd:
+      return product_of_others(x, comm);
+    default:
+      return share_of_winners(x, result, comm);
   }
 }
 
 at::Tensor reduce_first_dim(const at::Tensor& stacked, ReduceOp op) {
   switch (op) {
-    case ReduceOp::kMean: return stacked.mean(0);
-    case ReduceOp::kProd: return at::prod(stacked, 0, /*keepdim=*/false, stacked.scalar_type());
-    case ReduceOp::kMin: return at::amin(stacked, 0);
-    case ReduceOp::kMax: return at::amax(stacked, 0);
-    default: return stacked.sum(0, /*keepdim=*/false, stacked.scalar_type());
+    case ReduceOp::kMean:
+      return stacked.mean(0);
+    case ReduceOp::kProd:
+      return at::prod(stacked, 0, /*keepdim=*/false, stacked.scalar_type());
+    case ReduceOp::kMin:
+      return at::amin(stacked, 0);
+    case ReduceOp::kMax:
+      return at::amax(stacked, 0);
+    default:
+      return stacked.sum(0, /*keepdim=*/false, stacked.scalar_type());
   }
 }
 

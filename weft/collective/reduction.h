@@ -21,8 +21,9 @@ void require_reducible(const at::Tensor& x, ReduceOp op);
 [[nodiscard]] constexpr bool is_linear(ReduceOp op) noexcept { return op == ReduceOp::kSum || op == ReduceOp::kMean; }
 [[nodiscard]] constexpr bool is_differentiable(ReduceOp op) noexcept { return op <= ReduceOp::kMax; }
 
-// Whether reduce, reduce_scatter and scan bring the tensors together and reduce with torch, whose derivatives then hold:
-// prod, min and max where gradients can flow. What the type does not support stays for require_reducible to refuse.
+// Whether reduce, reduce_scatter and scan bring the tensors together and reduce with torch, whose derivatives then
+// hold: prod, min and max where gradients can flow. What the type does not support stays for require_reducible to
+// refuse.
 [[nodiscard]] inline bool reduces_with_torch(const at::Tensor& x, ReduceOp op) {
   return is_differentiable(op) && !is_linear(op) &&
          (x.is_floating_point() || (x.is_complex() && op == ReduceOp::kProd));

@@ -17,8 +17,7 @@ namespace {
 using at::Tensor;
 
 const auto& handle() {
-  static const auto op =
-      find_operator<Tensor(const Tensor&, std::string_view, bool, bool, std::int64_t)>("weft::scan");
+  static const auto op = find_operator<Tensor(const Tensor&, std::string_view, bool, bool, std::int64_t)>("weft::scan");
   return op;
 }
 

@@ -8,9 +8,9 @@
 
 namespace weft::collective {
 
-// Collective. Shapes and types must be equal on all ranks; `reverse` counts the ranks from the last one. Adjoint of sum:
-// the scan in the other direction; mean weighs by the number of ranks reduced; prod, min and max gather all tensors and
-// use torch's own reductions.
+// Collective. Shapes and types must be equal on all ranks; `reverse` counts the ranks from the last one. Adjoint of
+// sum: the scan in the other direction; mean weighs by the number of ranks reduced; prod, min and max gather all
+// tensors and use torch's own reductions.
 [[nodiscard]] at::Tensor scan(const at::Tensor& x, const Comm& comm, mpi::ReduceOp op = mpi::ReduceOp::kSum,
                               bool reverse = false, std::source_location where = std::source_location::current());
 

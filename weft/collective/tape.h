@@ -41,8 +41,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
 
   // The edge that the next operation depends on: the last token, or none at the beginning.
   [[nodiscard]] const torch::autograd::Edge& token() const noexcept { return last_; }
-  // Lets the chain end in a leaf, and returns the edge to it: among the inputs of a backward pass that computes only some
-  // gradients it keeps all communication alive. Not there from the start because every node costs time.
+  // Lets the chain end in a leaf, and returns the edge to it: among the inputs of a backward pass that computes only
+  // some gradients it keeps all communication alive. Not there from the start because every node costs time.
   [[nodiscard]] torch::autograd::Edge ground();
   [[nodiscard]] bool empty() const noexcept { return !last_.is_valid(); }
   // Operations recorded since the last reset.

@@ -3,9 +3,11 @@
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
+#include <sstream>
 #include <tuple>
 
 #include "weft/collective/backward.h"
+#include "weft/collective/call.h"
 #include "weft/collective/device.h"
 #include "weft/collective/neighbour_exchange.h"
 #include "weft/collective/nonblocking.h"
@@ -32,13 +34,24 @@ const Comm& open(const TeamPtr& self) {
   return self->team();
 }
 
-c10::intrusive_ptr<TeamHolder> split(const TeamPtr& self, std::int64_t color, std::int64_t key) {
-  return hold(open(self)->origin().split(static_cast<int>(color), static_cast<int>(key)));
+// All ranks make the new communicator together, or all hear that they do not: MPI itself would only wait.
+mpi::CommunicatorView meet(const TeamPtr& self, const char* name, at::IntArrayRef arguments = {}) {
+  Negotiation talk(name, self->team()->id());
+  talk.agree(Signature(name).add(arguments), 0, [&] {
+    std::ostringstream text;
+    text << name << "(" << arguments << ")";
+    return text.str();
+  });
+  return self->team()->origin();
+}
+
+TeamPtr split(const TeamPtr& self, std::int64_t color, std::int64_t key) {
+  return hold(meet(self, "split").split(static_cast<int>(color), static_cast<int>(key)));
 }
 
 TeamPtr cart(const TeamPtr& self, const std::vector<std::int64_t>& extents, const c10::List<bool>& periodic) {
   const std::vector<int> narrow(extents.begin(), extents.end());
-  return hold(open(self)->origin().cart(narrow, periodic.vec()));
+  return hold(meet(self, "cart", extents).cart(narrow, periodic.vec()));
 }
 
 std::tuple<std::vector<std::int64_t>, c10::List<bool>, std::vector<std::int64_t>> grid(const TeamPtr& self) {
@@ -106,8 +119,12 @@ void configure(double timeout, double warn_after, bool debug, bool check, bool c
 
 std::tuple<double, double, bool, bool, bool, std::int64_t> configuration() {
   const auto& options = mpi::options();
-  return {static_cast<double>(options.timeout.count()) / 1000, static_cast<double>(options.warn_after.count()) / 1000,
-          options.debug, options.check, options.cuda_aware, options.max_count};
+  return {static_cast<double>(options.timeout.count()) / 1000,
+          static_cast<double>(options.warn_after.count()) / 1000,
+          options.debug,
+          options.check,
+          options.cuda_aware,
+          options.max_count};
 }
 
 // Facts for weft.doctor(): library, standard, thread level, host, device memory.
@@ -136,9 +153,9 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
       .def("size", [](const TeamPtr& self) { return static_cast<std::int64_t>(self->team()->size()); })
       .def("name", [](const TeamPtr& self) { return self->team()->name(); })
       .def("closed", [](const TeamPtr& self) { return self->team()->closed(); })
-      .def("dup", [](const TeamPtr& self) { return hold(open(self)->origin().dup()); })
+      .def("dup", [](const TeamPtr& self) { return hold(meet(self, "dup").dup()); })
       .def("split", &split)
-      .def("split_shared", [](const TeamPtr& self) { return hold(open(self)->origin().split_shared()); })
+      .def("split_shared", [](const TeamPtr& self) { return hold(meet(self, "split_shared").split_shared()); })
       .def("cart", &cart)
       .def("grid", &grid)
       .def("is_cart", [](const TeamPtr& self) { return open(self)->origin().is_cart(); })
@@ -177,10 +194,9 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def("anchor", &anchor);
   m.def("backward", [](const std::optional<Tensor>& loss, const std::optional<Tensor>& gradient, bool retain_graph,
                        bool create_graph) { backward(loss, gradient, retain_graph, create_graph); });
-  m.def("grad", [](const std::optional<Tensor>& loss, const std::vector<Tensor>& inputs,
-                   const std::optional<Tensor>& gradient, bool retain_graph, bool create_graph) {
-    return grad(loss, inputs, gradient, retain_graph, create_graph);
-  });
+  m.def("grad",
+        [](const std::optional<Tensor>& loss, const std::vector<Tensor>& inputs, const std::optional<Tensor>& gradient,
+           bool retain_graph, bool create_graph) { return grad(loss, inputs, gradient, retain_graph, create_graph); });
   m.def("reset_tape", [] { Tape::current().reset(); });
   m.def("tape_length", [] { return Tape::current().length(); });
   m.def("enter_tape", &enter_tape);

@@ -18,29 +18,45 @@ const char* kAllowed =
 mpi::Datatype datatype_of(at::ScalarType type) {
   using mpi::Datatype;
   switch (type) {
-    case at::kBool: return Datatype::kBool;
-    case at::kByte: return Datatype::kUInt8;
-    case at::kChar: return Datatype::kInt8;
-    case at::kShort: return Datatype::kInt16;
-    case at::kUInt16: return Datatype::kUInt16;
-    case at::kInt: return Datatype::kInt32;
-    case at::kUInt32: return Datatype::kUInt32;
-    case at::kLong: return Datatype::kInt64;
-    case at::kUInt64: return Datatype::kUInt64;
-    case at::kHalf: return Datatype::kFloat16;
-    case at::kBFloat16: return Datatype::kBFloat16;
-    case at::kFloat: return Datatype::kFloat32;
-    case at::kDouble: return Datatype::kFloat64;
-    case at::kComplexFloat: return Datatype::kComplex64;
-    case at::kComplexDouble: return Datatype::kComplex128;
-    default: TORCH_CHECK(false, "weft: ", type, " cannot be communicated; expected one of ", kAllowed);
+    case at::kBool:
+      return Datatype::kBool;
+    case at::kByte:
+      return Datatype::kUInt8;
+    case at::kChar:
+      return Datatype::kInt8;
+    case at::kShort:
+      return Datatype::kInt16;
+    case at::kUInt16:
+      return Datatype::kUInt16;
+    case at::kInt:
+      return Datatype::kInt32;
+    case at::kUInt32:
+      return Datatype::kUInt32;
+    case at::kLong:
+      return Datatype::kInt64;
+    case at::kUInt64:
+      return Datatype::kUInt64;
+    case at::kHalf:
+      return Datatype::kFloat16;
+    case at::kBFloat16:
+      return Datatype::kBFloat16;
+    case at::kFloat:
+      return Datatype::kFloat32;
+    case at::kDouble:
+      return Datatype::kFloat64;
+    case at::kComplexFloat:
+      return Datatype::kComplex64;
+    case at::kComplexDouble:
+      return Datatype::kComplex128;
+    default:
+      TORCH_CHECK(false, "weft: ", type, " cannot be communicated; expected one of ", kAllowed);
   }
 }
 
 at::ScalarType scalar_type_of(mpi::Datatype type) {
-  constexpr at::ScalarType kTypes[] = {at::kBool,   at::kByte,   at::kChar,     at::kShort, at::kUInt16,
-                                       at::kInt,    at::kUInt32, at::kLong,     at::kUInt64, at::kHalf,
-                                       at::kBFloat16, at::kFloat, at::kDouble,  at::kComplexFloat, at::kComplexDouble};
+  constexpr at::ScalarType kTypes[] = {at::kBool,     at::kByte,   at::kChar,   at::kShort,        at::kUInt16,
+                                       at::kInt,      at::kUInt32, at::kLong,   at::kUInt64,       at::kHalf,
+                                       at::kBFloat16, at::kFloat,  at::kDouble, at::kComplexFloat, at::kComplexDouble};
   return kTypes[static_cast<std::size_t>(type)];
 }
 

@@ -63,8 +63,8 @@ void all_gather(const void* in, void* out, Counts counts, Datatype type, Communi
           "MPI_Allgather", comm.handle());
   } else {
     const IntCounts narrow(counts);
-    check(MPI_Allgatherv(in, static_cast<int>(mine), handle_of(type), out, narrow.counts.data(),
-                         narrow.starts.data(), handle_of(type), comm.handle()),
+    check(MPI_Allgatherv(in, static_cast<int>(mine), handle_of(type), out, narrow.counts.data(), narrow.starts.data(),
+                         handle_of(type), comm.handle()),
           "MPI_Allgatherv", comm.handle());
   }
 }
@@ -148,19 +148,17 @@ void exscan(const void* in, void* out, std::int64_t count, Datatype type, Reduce
   });
 }
 
-void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op,
-                      CommunicatorView comm, Request& request) {
+void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm,
+                      Request& request) {
   const MPI_Op mpi_op = handle_of(op, type);
   for_each_chunk(count, [&](std::int64_t first, int n) {
     const void* from = in_place_if(in == out, at(in, first, size_of(type)));
-    check(MPI_Iallreduce(from, at(out, first, size_of(type)), n, handle_of(type), mpi_op, comm.handle(),
-                         request.add()),
+    check(MPI_Iallreduce(from, at(out, first, size_of(type)), n, handle_of(type), mpi_op, comm.handle(), request.add()),
           "MPI_Iallreduce", comm.handle());
   });
 }
 
-void broadcast_start(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm,
-                     Request& request) {
+void broadcast_start(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm, Request& request) {
   for_each_chunk(count, [&](std::int64_t first, int n) {
     check(MPI_Ibcast(at(data, first, size_of(type)), n, handle_of(type), root, comm.handle(), request.add()),
           "MPI_Ibcast", comm.handle());

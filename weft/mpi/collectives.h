@@ -19,8 +19,7 @@ using Counts = std::span<const std::int64_t>;
 
 void all_reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm);
 // `out` is written on the root only; other ranks may pass null.
-void reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root,
-            CommunicatorView comm);
+void reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root, CommunicatorView comm);
 void broadcast(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm);
 // Rank i contributes counts[i] elements; `out` holds them in rank order.
 void all_gather(const void* in, void* out, Counts counts, Datatype type, CommunicatorView comm);
@@ -36,11 +35,9 @@ void scan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp
 void exscan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm);
 
 // Non-blocking forms. The caller keeps the buffers alive, best by handing an owner to `request`.
-void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op,
-                      CommunicatorView comm, Request& request);
-void broadcast_start(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm,
-                     Request& request);
-void all_gather_start(const void* in, void* out, Counts counts, Datatype type, CommunicatorView comm,
+void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm,
                       Request& request);
+void broadcast_start(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm, Request& request);
+void all_gather_start(const void* in, void* out, Counts counts, Datatype type, CommunicatorView comm, Request& request);
 
 }  // namespace weft::mpi

@@ -64,8 +64,7 @@ Communicator CommunicatorView::split(int color, int key) const {
 
 Communicator CommunicatorView::split_shared() const {
   MPI_Comm result = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &result), "MPI_Comm_split_type",
-        comm_);
+  check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &result), "MPI_Comm_split_type", comm_);
   return Communicator::adopt(result, name() + "/node");
 }
 
@@ -78,12 +77,11 @@ Communicator CommunicatorView::cart(const std::vector<int>& extents, const std::
                                 " extents, " + std::to_string(wrap.size()) + " flags");
   }
   if (!fits_on(size_, extents)) {
-    throw std::invalid_argument("weft: cart of " + join(extents) + " cells does not fit on " +
-                                std::to_string(size_) + " ranks");
+    throw std::invalid_argument("weft: cart of " + join(extents) + " cells does not fit on " + std::to_string(size_) +
+                                " ranks");
   }
   MPI_Comm result = MPI_COMM_NULL;
-  check(MPI_Cart_create(comm_, static_cast<int>(extents.size()), extents.data(), wrap.data(), reorder ? 1 : 0,
-                        &result),
+  check(MPI_Cart_create(comm_, static_cast<int>(extents.size()), extents.data(), wrap.data(), reorder ? 1 : 0, &result),
         "MPI_Cart_create", comm_);
   return Communicator::adopt(result, name() + "/cart");
 }

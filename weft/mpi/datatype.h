@@ -9,8 +9,21 @@
 namespace weft::mpi {
 
 enum class Datatype : std::int8_t {
-  kBool, kUInt8, kInt8, kInt16, kUInt16, kInt32, kUInt32, kInt64, kUInt64,
-  kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128,
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt16,
+  kUInt16,
+  kInt32,
+  kUInt32,
+  kInt64,
+  kUInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128,
 };
 inline constexpr int kDatatypeCount = 15;
 

@@ -24,8 +24,8 @@ void throw_mpi_error(int rc, const char* function, MPI_Comm comm) {
   int length = 0;
   MPI_Error_class(rc, &error_class);
   MPI_Error_string(rc, text, &length);
-  throw MpiError(std::string("weft.MpiError: ") + function + " failed" + describe(comm) + ": " + text +
-                 " (class " + std::to_string(error_class) + ")");
+  throw MpiError(std::string("weft.MpiError: ") + function + " failed" + describe(comm) + ": " + text + " (class " +
+                 std::to_string(error_class) + ")");
 }
 
 }  // namespace weft::mpi

@@ -40,7 +40,8 @@ class Disagreement : public std::runtime_error {
 
 // Throws MpiError unless rc is MPI_SUCCESS.
 inline void check(int rc, const char* function, MPI_Comm comm = MPI_COMM_NULL) {
-  if (rc != MPI_SUCCESS) [[unlikely]] throw_mpi_error(rc, function, comm);
+  if (rc != MPI_SUCCESS) [[unlikely]]
+    throw_mpi_error(rc, function, comm);
 }
 
 }  // namespace weft::mpi

@@ -9,9 +9,7 @@ namespace weft::mpi {
 struct BFloat16 {
   std::uint16_t bits;
 
-  [[nodiscard]] float to_float() const noexcept {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-  }
+  [[nodiscard]] float to_float() const noexcept { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
   [[nodiscard]] static BFloat16 from_float(float value) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
     if ((word & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>((word >> 16) | 0x40U)};  // NaN

@@ -55,9 +55,8 @@ const Options& options() { return current(); }
 
 void set_options(const Options& options) {
   if (options.max_count < 1 || options.max_count > std::numeric_limits<int>::max()) {
-    throw std::invalid_argument("weft: max_count must be from 1 to " +
-                                std::to_string(std::numeric_limits<int>::max()) + ", it is " +
-                                std::to_string(options.max_count));
+    throw std::invalid_argument("weft: max_count must be from 1 to " + std::to_string(std::numeric_limits<int>::max()) +
+                                ", it is " + std::to_string(options.max_count));
   }
   current() = options;
 }

@@ -15,7 +15,8 @@ void post(std::span<const std::int64_t> counts, bool same_start, Start&& start) 
   std::int64_t first = 0;
   for (std::size_t peer = 0; peer < counts.size(); ++peer) {
     if (counts[peer] > 0) {
-      for_each_chunk(counts[peer], [&](std::int64_t offset, int n) { start(static_cast<int>(peer), first + offset, n); });
+      for_each_chunk(counts[peer],
+                     [&](std::int64_t offset, int n) { start(static_cast<int>(peer), first + offset, n); });
     }
     if (!same_start) first += counts[peer];
   }

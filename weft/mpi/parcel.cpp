@@ -88,9 +88,13 @@ IncomingParcel::IncomingParcel(Team& team, Direction direction, std::optional<in
   check(MPI_Irecv(box_.get(), sizeof(Box), MPI_BYTE, source.value_or(MPI_ANY_SOURCE), tag.value_or(MPI_ANY_TAG),
                   channel, &request_),
         "MPI_Irecv", channel);
+  enlist();
 }
 
-IncomingParcel::~IncomingParcel() { drop_receive(); }
+IncomingParcel::~IncomingParcel() {
+  delist();
+  drop_receive();
+}
 
 void IncomingParcel::drop_receive() noexcept {
   if (request_ == MPI_REQUEST_NULL || !Environment::alive()) return;
@@ -98,19 +102,28 @@ void IncomingParcel::drop_receive() noexcept {
   MPI_Wait(&request_, MPI_STATUS_IGNORE);
 }
 
-void IncomingParcel::look(const MPI_Status& status) {
-  source_ = status.MPI_SOURCE;
-  tag_ = status.MPI_TAG;
-  if (box_->label.magic != kMagic) throw MpiError("weft.MpiError: received a message that weft did not send");
-}
-
-bool IncomingParcel::arrived() {
+bool IncomingParcel::test_label() {
   if (request_ == MPI_REQUEST_NULL) return true;
   int flag = 0;
   MPI_Status status;
   check(MPI_Test(&request_, &flag, &status), "MPI_Test");
-  if (flag != 0) look(status);
-  return flag != 0;
+  if (flag == 0) return false;
+  source_ = status.MPI_SOURCE;
+  tag_ = status.MPI_TAG;
+  if (box_->label.magic != kMagic) throw MpiError("weft.MpiError: received a message that weft did not send");
+  return true;
+}
+
+bool IncomingParcel::arrived() {
+  const auto guard = lock();
+  return test_label();
+}
+
+void IncomingParcel::progress() {
+  if (taken_ || early_ || !test_label() || box_->label.inlined) return;
+  early_ = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(box_->label.bytes));
+  early_request_ = Request(early_);
+  fetch(early_->data(), early_request_);
 }
 
 const Label& IncomingParcel::wait_label() {
@@ -121,20 +134,34 @@ const Label& IncomingParcel::wait_label() {
   return box_->label;
 }
 
-void IncomingParcel::receive_into(void* data, std::shared_ptr<void> keep) {
-  const Label& label = box_->label;
-  if (label.inlined) {
-    if (label.bytes > 0) std::memcpy(data, box_->data.data(), static_cast<std::size_t>(label.bytes));
-    return;
-  }
-  Request request(std::move(keep));
+void IncomingParcel::fetch(void* data, Request& request) {
   const MPI_Comm control = team_.control().handle();
-  for_each_chunk(label.bytes, [&](std::int64_t first, int n) {
-    check(MPI_Irecv(at(data, first, 1), n, MPI_BYTE, source_, team_.transfer_tag(label.payload), control,
+  for_each_chunk(box_->label.bytes, [&](std::int64_t first, int n) {
+    check(MPI_Irecv(at(data, first, 1), n, MPI_BYTE, source_, team_.transfer_tag(box_->label.payload), control,
                     request.add()),
           "MPI_Irecv", control);
   });
-  request.wait({.operation = "recv", .team = &team_, .explain = waiting_for, .subject = &wanted_source_});
+}
+
+void IncomingParcel::receive_into(void* data, std::shared_ptr<void> keep) {
+  const Label& label = box_->label;
+  const WaitContext context{.operation = "recv", .team = &team_, .explain = waiting_for, .subject = &wanted_source_};
+  auto guard = lock();
+  taken_ = true;
+  const void* from = label.inlined ? box_->data.data() : nullptr;
+  if (early_) {
+    guard.unlock();
+    early_request_.wait(context);
+    from = early_->data();
+  }
+  if (from != nullptr) {
+    if (label.bytes > 0) std::memcpy(data, from, static_cast<std::size_t>(label.bytes));
+    return;
+  }
+  Request request(std::move(keep));
+  fetch(data, request);
+  if (guard.owns_lock()) guard.unlock();  // waiting makes other parcels progress, which takes the lock
+  request.wait(context);
 }
 
 void IncomingParcel::discard() {

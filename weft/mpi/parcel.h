@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "weft/mpi/datatype.h"
 #include "weft/mpi/request.h"
@@ -46,8 +47,10 @@ struct Label {
 [[nodiscard]] Request send_parcel(Team& team, Direction direction, int dest, int tag, Label label, const void* data,
                                   std::shared_ptr<void> keep);
 
-// The receiving end: waits for a label, then for its payload into memory that the caller provides.
-class IncomingParcel {
+// The receiving end: waits for a label, then for its payload into memory that the caller provides. If the label comes
+// while this rank waits for something else, the payload is fetched then, into a buffer of the parcel's own: its sender
+// may be what the rank waits for.
+class IncomingParcel : private IdleTask {
  public:
   // An absent source or tag means any.
   IncomingParcel(Team& team, Direction direction, std::optional<int> source, std::optional<int> tag);
@@ -68,13 +71,18 @@ class IncomingParcel {
 
  private:
   struct Box;  // label and inline payload as they arrive
-  void look(const MPI_Status& status);
+  void progress() override;
+  [[nodiscard]] bool test_label();
+  void fetch(void* data, Request& request);
   void drop_receive() noexcept;
 
   Team& team_;
   std::unique_ptr<Box> box_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::optional<int> wanted_source_;
+  std::shared_ptr<std::vector<std::byte>> early_;  // the payload, where it was fetched ahead of receive_into()
+  Request early_request_;
+  bool taken_ = false;
   int source_ = -1;
   int tag_ = -1;
 };

@@ -13,12 +13,14 @@
 namespace weft::mpi {
 namespace {
 
-constexpr std::array<std::string_view, kReduceOpCount> kNames{"sum", "mean", "prod", "min",  "max", "land",
+constexpr std::array<std::string_view, kReduceOpCount> kNames{"sum", "mean", "prod", "min", "max", "land",
                                                               "lor", "lxor", "band", "bor", "bxor"};
 
 // Arithmetic happens in the type that load gives and store takes: float for the halves, the type itself else.
 template <class T>
-T load(T value) { return value; }
+T load(T value) {
+  return value;
+}
 inline float load(Float16 value) { return value.to_float(); }
 inline float load(BFloat16 value) { return value.to_float(); }
 
@@ -53,22 +55,33 @@ template <class T>
 MPI_User_function* function_for(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
-    case ReduceOp::kMean: return &apply<ReduceOp::kSum, T>;
-    case ReduceOp::kProd: return &apply<ReduceOp::kProd, T>;
-    case ReduceOp::kMin: return &apply<ReduceOp::kMin, T>;
-    case ReduceOp::kMax: return &apply<ReduceOp::kMax, T>;
-    case ReduceOp::kLogicalAnd: return &apply<ReduceOp::kLogicalAnd, T>;
-    case ReduceOp::kLogicalOr: return &apply<ReduceOp::kLogicalOr, T>;
-    default: return &apply<ReduceOp::kLogicalXor, T>;
+    case ReduceOp::kMean:
+      return &apply<ReduceOp::kSum, T>;
+    case ReduceOp::kProd:
+      return &apply<ReduceOp::kProd, T>;
+    case ReduceOp::kMin:
+      return &apply<ReduceOp::kMin, T>;
+    case ReduceOp::kMax:
+      return &apply<ReduceOp::kMax, T>;
+    case ReduceOp::kLogicalAnd:
+      return &apply<ReduceOp::kLogicalAnd, T>;
+    case ReduceOp::kLogicalOr:
+      return &apply<ReduceOp::kLogicalOr, T>;
+    default:
+      return &apply<ReduceOp::kLogicalXor, T>;
   }
 }
 
 MPI_User_function* user_function(ReduceOp op, Datatype type) {
   switch (type) {
-    case Datatype::kFloat16: return function_for<Float16>(op);
-    case Datatype::kBFloat16: return function_for<BFloat16>(op);
-    case Datatype::kFloat32: return function_for<float>(op);
-    default: return function_for<double>(op);
+    case Datatype::kFloat16:
+      return function_for<Float16>(op);
+    case Datatype::kBFloat16:
+      return function_for<BFloat16>(op);
+    case Datatype::kFloat32:
+      return function_for<float>(op);
+    default:
+      return function_for<double>(op);
   }
 }
 
@@ -92,25 +105,38 @@ MPI_Op bool_op(ReduceOp op) noexcept {
     case ReduceOp::kProd:
     case ReduceOp::kMin:
     case ReduceOp::kLogicalAnd:
-    case ReduceOp::kBitAnd: return MPI_MIN;
+    case ReduceOp::kBitAnd:
+      return MPI_MIN;
     case ReduceOp::kLogicalXor:
-    case ReduceOp::kBitXor: return MPI_BXOR;
-    default: return MPI_MAX;
+    case ReduceOp::kBitXor:
+      return MPI_BXOR;
+    default:
+      return MPI_MAX;
   }
 }
 
 MPI_Op builtin_op(ReduceOp op) noexcept {
   switch (op) {
-    case ReduceOp::kProd: return MPI_PROD;
-    case ReduceOp::kMin: return MPI_MIN;
-    case ReduceOp::kMax: return MPI_MAX;
-    case ReduceOp::kLogicalAnd: return MPI_LAND;
-    case ReduceOp::kLogicalOr: return MPI_LOR;
-    case ReduceOp::kLogicalXor: return MPI_LXOR;
-    case ReduceOp::kBitAnd: return MPI_BAND;
-    case ReduceOp::kBitOr: return MPI_BOR;
-    case ReduceOp::kBitXor: return MPI_BXOR;
-    default: return MPI_SUM;
+    case ReduceOp::kProd:
+      return MPI_PROD;
+    case ReduceOp::kMin:
+      return MPI_MIN;
+    case ReduceOp::kMax:
+      return MPI_MAX;
+    case ReduceOp::kLogicalAnd:
+      return MPI_LAND;
+    case ReduceOp::kLogicalOr:
+      return MPI_LOR;
+    case ReduceOp::kLogicalXor:
+      return MPI_LXOR;
+    case ReduceOp::kBitAnd:
+      return MPI_BAND;
+    case ReduceOp::kBitOr:
+      return MPI_BOR;
+    case ReduceOp::kBitXor:
+      return MPI_BXOR;
+    default:
+      return MPI_SUM;
   }
 }
 

@@ -12,7 +12,17 @@
 namespace weft::mpi {
 
 enum class ReduceOp : std::int8_t {
-  kSum, kMean, kProd, kMin, kMax, kLogicalAnd, kLogicalOr, kLogicalXor, kBitAnd, kBitOr, kBitXor,
+  kSum,
+  kMean,
+  kProd,
+  kMin,
+  kMax,
+  kLogicalAnd,
+  kLogicalOr,
+  kLogicalXor,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
 };
 inline constexpr int kReduceOpCount = 11;
 

@@ -41,7 +41,7 @@ Ballot ballot_of(std::uint64_t number, const Vote& vote) noexcept {
 }
 
 Outcome outcome_of(const Ballot& ballot) noexcept {
-  return {ballot.signature_min,    ballot.signature_max,    ballot.value_min,        ballot.value_max,
+  return {ballot.signature_min,     ballot.signature_max,     ballot.value_min,         ballot.value_max,
           (ballot.flags & 1U) != 0, (ballot.flags & 2U) != 0, (ballot.flags & 4U) != 0, (ballot.flags & 8U) != 0};
 }
 
@@ -65,7 +65,10 @@ Registry& registry() {
 }  // namespace
 
 Team::Team(Communicator origin)
-    : origin_(std::move(origin)), name_(origin_.name()), rank_(origin_.rank()), size_(origin_.size()),
+    : origin_(std::move(origin)),
+      name_(origin_.name()),
+      rank_(origin_.rank()),
+      size_(origin_.size()),
       tag_limit_(origin_.tag_upper_bound()) {
   open_channels();
 }
@@ -228,6 +231,7 @@ Outcome Team::exchange_votes(Direction direction, const Vote& vote) {
 }
 
 void Team::disagree(const std::string& mine) {
+  const BlockingScope blocking;
   const int length = static_cast<int>(mine.size());
   std::vector<int> lengths(static_cast<std::size_t>(size_));
   std::vector<int> starts(lengths.size());

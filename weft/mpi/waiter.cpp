@@ -120,14 +120,47 @@ Slot& this_thread() {
   return slot;
 }
 
+struct IdleTasks {
+  std::mutex mutex;
+  std::vector<IdleTask*> tasks;
+  std::atomic<std::size_t> count{0};  // so that a wait without any costs one load
+};
+
+IdleTasks& idle_tasks() {
+  static auto* tasks = new IdleTasks();
+  return *tasks;
+}
+
 }  // namespace
 
+void IdleTask::enlist() {
+  const auto guard = lock();
+  idle_tasks().tasks.push_back(this);
+  ++idle_tasks().count;
+}
+
+void IdleTask::delist() noexcept {
+  const auto guard = lock();
+  std::erase(idle_tasks().tasks, this);
+  --idle_tasks().count;
+}
+
+std::unique_lock<std::mutex> IdleTask::lock() { return std::unique_lock(idle_tasks().mutex); }
+
+void IdleTask::progress_all() {
+  if (idle_tasks().count.load(std::memory_order_relaxed) == 0) return;
+  const auto guard = lock();
+  for (IdleTask* task : idle_tasks().tasks) task->progress();
+}
+
 void Waiter::idle() {
-  constexpr int kSpins = 2000;   // about 100 us of MPI_Test: the usual wait ends here, without a system call
+  constexpr int kSpins = 2000;  // about 100 us of MPI_Test: the usual wait ends here, without a system call
   constexpr int kClockEvery = 16;
   if (++spins_ < kSpins) return;
   sched_yield();
-  if (spins_ % kClockEvery == 0) look_at_clock();
+  if (spins_ % kClockEvery != 0) return;
+  IdleTask::progress_all();
+  look_at_clock();
 }
 
 void Waiter::look_at_clock() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <source_location>
 #include <string>
 
@@ -16,6 +17,28 @@ struct WaitContext {
   // Called once before TimeoutError is thrown, to say more ("waiting for ranks 1, 3"); may be null.
   std::string (*explain)(const void*) = nullptr;
   const void* subject = nullptr;
+};
+
+// Work that every wait of this process does on the side, so that a transfer can go on while its rank waits elsewhere.
+class IdleTask {
+ public:
+  IdleTask(const IdleTask&) = delete;
+  IdleTask& operator=(const IdleTask&) = delete;
+
+ protected:
+  IdleTask() = default;
+  ~IdleTask() = default;
+  // Between these two progress() may be called: the last thing in a constructor, the first in a destructor.
+  void enlist();
+  void delist() noexcept;
+  // Brief, never blocks; called by any thread, under the lock that lock() gives.
+  virtual void progress() = 0;
+  // Keeps other threads' waits out while the owner works on what progress() touches.
+  [[nodiscard]] static std::unique_lock<std::mutex> lock();
+
+ private:
+  friend class Waiter;
+  static void progress_all();
 };
 
 class Waiter {
