@@ -140,6 +140,25 @@ TEST(StandinDevice, SecondDerivativesAreThoseOfTheCpu) {
   expect_on_device(second_derivative(on_device(values({3}, rank())), true), expected);
 }
 
+// Autograd runs a device's nodes in a thread of its own; what they record must not get lost on that thread's tape.
+TEST(StandinDevice, SecondDerivativesOfRanksWithoutALoss) {
+  const Tensor expected = second_derivative(leaf(values({3}, rank())), rank() == 0);
+  expect_on_device(second_derivative(on_device(values({3}, rank())), rank() == 0), expected);
+  EXPECT_EQ(Tape::current().length(), 0);
+}
+
+TEST(StandinDevice, TheGraphDiesWithASecondDerivative) {
+  c10::weak_intrusive_ptr<c10::TensorImpl> watched{c10::intrusive_ptr<c10::TensorImpl>()};
+  {
+    const Tensor x = on_device(values({3}, rank()));
+    const Tensor y = all_reduce(x * x, comm());
+    const Tensor gradient = grad((y * y).sum(), {x}, {}, true, /*create_graph=*/true)[0];
+    watched = c10::weak_intrusive_ptr<c10::TensorImpl>(gradient.getIntrusivePtr());
+    backward((gradient * gradient).sum());
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
 TEST(StandinDevice, SomeRanksOnTheDeviceOthersOnTheCpu) {
   const at::Device mine = rank() % 2 == 0 ? kDevice : at::Device(at::kCPU);
   const Tensor x = leaf(values({3}, rank()).to(mine));

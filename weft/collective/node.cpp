@@ -50,6 +50,7 @@ void OperationNode::connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Te
   const auto tape = tape_.lock();
   if (tape) {
     has_token_ = true;
+    thread_ = tape->thread();
     token_index_ = edges.size();
     has_predecessor_ = !tape->empty();
     edges.push_back(tape->token());
@@ -88,11 +89,7 @@ variable_list OperationNode::apply(variable_list&& gradients) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) gradients[i] = outputs_[i].zeros();
     }
-    // What was recorded off the tape stays off it in further derivatives.
-    std::optional<TapeScope> off;
-    if (!has_token_) off.emplace(false);
-    variable_list result = adjoint(std::move(gradients));
-    off.reset();
+    variable_list result = record_onward(std::move(gradients));
     result.resize(num_outputs());  // undefined for the token
     for (std::size_t i = 0; i < result.size(); ++i) {
       if (!next_edge(i).is_valid()) result[i] = at::Tensor();
@@ -102,6 +99,20 @@ variable_list OperationNode::apply(variable_list&& gradients) {
     abandon();
     throw;
   }
+}
+
+// Puts what adjoint() records, for further derivatives, where it belongs. What was recorded off the tape stays off it.
+// The nodes of a device run in a thread of autograd's own, whose tape nobody would ever perform: they use that of their
+// operations' thread, which waits for the backward pass.
+variable_list OperationNode::record_onward(variable_list&& gradients) {
+  std::optional<TapeScope> scope;
+  const auto tape = tape_.lock();
+  if (!has_token_ || (!tape && thread_ != std::this_thread::get_id())) {
+    scope.emplace(false);
+  } else if (thread_ != std::this_thread::get_id()) {
+    scope.emplace(tape);
+  }
+  return adjoint(std::move(gradients));
 }
 
 // Ranks fail at different places of a backward pass: all forget what they recorded, so that they start anew alike.

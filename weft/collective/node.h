@@ -54,12 +54,14 @@ class OperationNode : public torch::autograd::Node {
  private:
   void check_order(int task);
   void abandon() noexcept;
+  variable_list record_onward(variable_list&& gradients);
 
   std::shared_ptr<Record> record_;
   std::weak_ptr<Tape> tape_;
   std::vector<Blank> outputs_;
   std::size_t token_index_ = 0;  // among the next edges
   bool has_token_ = false;
+  std::thread::id thread_;  // the tape's
   bool has_predecessor_ = false;
 };
 

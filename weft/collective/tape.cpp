@@ -70,6 +70,8 @@ TapeScope::TapeScope(bool on) {
   stack().push_back(std::move(tape));
 }
 
+TapeScope::TapeScope(std::shared_ptr<Tape> tape) { stack().push_back(std::move(tape)); }
+
 TapeScope::~TapeScope() { stack().pop_back(); }
 
 }  // namespace weft::collective

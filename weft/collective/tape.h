@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "weft/mpi/team.h"
@@ -47,6 +48,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   [[nodiscard]] bool empty() const noexcept { return !last_.is_valid(); }
   // Operations recorded since the last reset.
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
+  // The thread whose operations it records.
+  [[nodiscard]] std::thread::id thread() const noexcept { return thread_; }
 
   void append(OperationNode& node, torch::autograd::Edge token);
   // Forgets the chain; the next operation starts a new one.
@@ -63,6 +66,7 @@ class Tape : public std::enable_shared_from_this<Tape> {
   std::shared_ptr<Record> last_record_;
   OperationNode* first_ = nullptr;  // alive as long as last_, which depends on it
   std::int64_t length_ = 0;
+  std::thread::id thread_ = std::this_thread::get_id();
   bool on_ = true;
 };
 
@@ -70,6 +74,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
 class TapeScope {
  public:
   explicit TapeScope(bool on = true);
+  // They go to a tape of another thread, which waits meanwhile.
+  explicit TapeScope(std::shared_ptr<Tape> tape);
   ~TapeScope();
   TapeScope(const TapeScope&) = delete;
   TapeScope& operator=(const TapeScope&) = delete;
