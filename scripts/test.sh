@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests and ends with the line "N passed, N failed": scripts/test.sh all|<preset>|package|lint [<mpi>]
 #
-#   all      what `make test` runs: the build in use, then MPICH, the sanitizers, the package, lint
+#   all      what `make test` runs: the build in use, then MPICH, the package, lint; the sanitizers have targets of their own
 #   <preset> one build (release, mpich, system, asan, tsan) and its ctest tests
 # Every step runs even if an earlier one failed; the exit status says whether any did.
 set -uo pipefail
@@ -71,7 +71,6 @@ case ${1:-all} in
     mpi=${2:-openmpi}
     [[ $mpi == openmpi ]] && run_preset release || run_preset "$mpi"
     [[ $mpi == mpich ]] || run_other_mpi mpich
-    run_preset asan
     run_package
     run_lint
     ;;
