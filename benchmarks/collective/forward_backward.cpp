@@ -34,10 +34,17 @@ void all_reduce(std::int64_t elements, const weft::Comm& comm) {
         [&] {
           weft::collective::all_reduce(x, comm).backward(g);
           x.mutable_grad().reset();
+        }},
+       {"view_as",
+        [&] {
+          x.view_as(x).backward(g);
+          x.mutable_grad().reset();
         }}},
       calls_for(elements), repeats_for(elements), comm->origin());
   if (comm->rank() == 0) {
-    weft::benchmarks::report("collective/all_reduce/cpp/" + std::to_string(elements), times[1], "raw MPI", times[0]);
+    const std::string name = "collective/all_reduce/cpp/" + std::to_string(elements);
+    weft::benchmarks::report(name, times[1], "raw MPI", times[0]);
+    weft::benchmarks::report(name, times[1], "view_as", times[2]);
   }
 }
 

@@ -58,6 +58,10 @@ def measure(size: int) -> None:
         x.grad = None
 
     def ring() -> None:
+        comm.sendrecv(x, following, previous).backward(g)
+        x.grad = None
+
+    def isend_recv() -> None:
         sending = comm.isend(x, following)
         received = comm.recv(x, previous)
         sending.wait()
@@ -69,11 +73,13 @@ def measure(size: int) -> None:
         x.grad = None
 
     calls = max(2, min(500, (1 << 21) // size))
-    times = compare({"view_as": view_as, "weft": all_reduce, "ring": ring}, calls, 5 if size >= 1 << 24 else 15)
+    alternatives = {"view_as": view_as, "weft": all_reduce, "ring": ring, "isend_recv": isend_recv}
+    times = compare(alternatives, calls, 5 if size >= 1 << 24 else 15)
     gloo_time = compare({"gloo": gloo}, max(2, calls // 10), 5)["gloo"]
     report(f"collective/all_reduce/python/{size}", times["weft"], "view_as", times["view_as"])
     report(f"collective/all_reduce/python/{size}", times["weft"], "gloo nn.functional", gloo_time)
     report(f"collective/ring/python/{size}", times["ring"], "view_as", times["view_as"])
+    report(f"collective/isend_recv/python/{size}", times["isend_recv"], "view_as", times["view_as"])
 
 
 def main() -> None:
