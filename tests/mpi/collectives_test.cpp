@@ -160,6 +160,21 @@ TEST_P(Collectives, AllToAll) {
   expect_all_to_all(world_, [this](int from, int to) { return from == 0 && to == size_ - 1 ? 40 : 0; });
 }
 
+TEST_P(Collectives, AllToAllOfEqualPieces) {
+  for (const std::int64_t count : {0, 1, 5, 40}) {
+    Vector in, expected;
+    for (int peer = 0; peer < size_; ++peer) {
+      const Vector sent = values(rank_, count, 100 * peer);
+      const Vector received = values(peer, count, 100 * rank_);
+      in.insert(in.end(), sent.begin(), sent.end());
+      expected.insert(expected.end(), received.begin(), received.end());
+    }
+    Vector out(expected.size(), kUntouched);
+    all_to_all(in.data(), out.data(), count, kType, world_);
+    EXPECT_EQ(out, expected);
+  }
+}
+
 TEST_P(Collectives, ReduceScatter) {
   for (const Vector& counts : counts_to_try()) {
     std::int64_t total = 0;

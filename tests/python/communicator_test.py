@@ -16,11 +16,6 @@ import weft
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def comm() -> weft.Communicator:
-    return weft.world()
-
-
 def members(comm: weft.Communicator) -> list[int]:
     return comm.all_gather(torch.tensor([weft.world().rank])).tolist()
 

@@ -5,6 +5,9 @@ import sys
 import time
 
 import pytest
+import torch
+
+import weft
 
 # What the launchers call them: Open MPI, MPICH's Hydra and srun's PMI, srun.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -84,3 +87,16 @@ def rank() -> int:
 @pytest.fixture
 def size() -> int:
     return SIZE
+
+
+@pytest.fixture(scope="session")
+def comm() -> weft.Communicator:
+    return weft.world()
+
+
+@pytest.fixture
+def works_afterwards(comm: weft.Communicator):
+    """For tests that break something: what comes next still communicates."""
+    yield
+    weft.reset_tape()
+    assert comm.all_reduce(torch.ones(1)).item() == comm.size

@@ -10,11 +10,6 @@ import weft
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 
 
-@pytest.fixture(scope="module")
-def comm() -> weft.Communicator:
-    return weft.world()
-
-
 def complex_fits(case: Case, dtype: torch.dtype) -> bool:
     return not dtype.is_complex or (case.linear and not case.ordered) or case.name == "all_reduce-prod"
 

@@ -6,11 +6,6 @@ import torch
 import weft
 
 
-@pytest.fixture(scope="module")
-def comm() -> weft.Communicator:
-    return weft.world()
-
-
 several = pytest.mark.skipif("weft.world().size == 1")
 
 

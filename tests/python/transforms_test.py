@@ -19,11 +19,6 @@ CALLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def comm() -> weft.Communicator:
-    return weft.world()
-
-
 @pytest.fixture(autouse=True)
 def clean_tape():
     yield

@@ -12,11 +12,6 @@ COMPLEX = [torch.complex64, torch.complex128]
 UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
 
 
-@pytest.fixture(scope="module")
-def comm() -> weft.Communicator:
-    return weft.world()
-
-
 def allowed(case: Case, dtype: torch.dtype) -> bool:
     if "mean" in case.name:
         return dtype.is_floating_point or dtype.is_complex

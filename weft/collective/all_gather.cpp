@@ -63,12 +63,8 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
   return y;
 }
 
-// Tracing cannot ask the other ranks: equal sizes are assumed.
 Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t comm) {
-  auto shape = x.dim() == 0 ? std::vector<c10::SymInt>{1} : x.sym_sizes().vec();
-  auto& size = shape[static_cast<std::size_t>(wrap_dim(x, dim))];
-  size = size * mpi::Team::find(comm)->size();
-  return at::empty_symint(shape, x.options());
+  return at::empty_symint(traced_whole(x, dim, *mpi::Team::find(comm)), x.options());
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("all_gather(Tensor x, int dim, int comm) -> Tensor"); }

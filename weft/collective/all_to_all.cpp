@@ -34,8 +34,7 @@ PieceSizes exchange_piece_sizes(const Sizes& mine, std::int64_t concat_size, con
     sent[2 * i] = mine[i];
     sent[2 * i + 1] = concat_size;
   }
-  const Sizes two_each(ranks, 2);
-  mpi::all_to_all(sent.data(), two_each, got.data(), two_each, mpi::Datatype::kInt64, talk.channel());
+  mpi::all_to_all(sent.data(), got.data(), 2, mpi::Datatype::kInt64, talk.channel());
   PieceSizes result{Sizes(ranks), Sizes(ranks)};
   for (std::size_t i = 0; i < ranks; ++i) {
     result.split[i] = got[2 * i];

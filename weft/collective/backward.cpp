@@ -56,10 +56,7 @@ auto guarded(Run&& run) {
   Tape recorded = tape;  // backward empties the tape on its way; whom to tell of a failure must be known all the same
   try {
     return run();
-  } catch (const mpi::PeerLost&) {
-    tape.reset();
-    throw;
-  } catch (const mpi::Disagreement&) {
+  } catch (const mpi::SharedFailure&) {
     tape.reset();
     throw;
   } catch (const std::exception& error) {

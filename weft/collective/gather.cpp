@@ -43,24 +43,16 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, std::in
   return delivered(from_front(out, dim), x);
 }
 
-// What the root gets. Tracing cannot ask the other ranks: equal sizes are assumed.
-std::vector<c10::SymInt> whole_shape(const Tensor& x, std::int64_t dim, const mpi::Team& team) {
-  auto shape = x.dim() == 0 ? std::vector<c10::SymInt>{1} : x.sym_sizes().vec();
-  auto& size = shape[static_cast<std::size_t>(wrap_dim(x, dim))];
-  size = size * team.size();
-  return shape;
-}
-
 struct Adjoint {
   std::int64_t dim;
   std::int64_t root;
   std::optional<Sizes> sizes;
   bool scalar;
   // While tracing, on ranks other than the root: the shape of the root's gradient, from which scatter's follows.
-  std::vector<c10::SymInt> traced_whole;
+  std::vector<c10::SymInt> root_shape;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     const at::OptionalIntArrayRef pieces = sizes ? at::OptionalIntArrayRef(*sizes) : std::nullopt;
-    const Tensor whole = traced_whole.empty() ? g[0] : g[0].new_zeros({}).expand_symint(traced_whole);
+    const Tensor whole = root_shape.empty() ? g[0] : g[0].new_zeros({}).expand_symint(root_shape);
     const Tensor mine = scatter(whole, node.team(), dim, root, pieces);
     return {scalar ? mine.squeeze(0) : mine};
   }
@@ -73,7 +65,7 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, std::
     const Comm team = mpi::Team::find(comm);
     const bool shape_unknown = !call.on_tape() && team->rank() != root;
     Adjoint adjoint{wrap_dim(x, dim), root, call.sizes, x.dim() == 0,
-                    shape_unknown ? whole_shape(x, dim, *team) : std::vector<c10::SymInt>()};
+                    shape_unknown ? traced_whole(x, dim, *team) : std::vector<c10::SymInt>()};
     record("gather", team, {x}, {y}, std::move(adjoint), call.on_tape());
   }
   if (call.has_tangent()) set_tangent(y, gather(tangent_of(x), mpi::Team::find(comm), dim, root));
@@ -82,7 +74,7 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, std::
 
 Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm) {
   const Comm team = mpi::Team::find(comm);
-  auto shape = whole_shape(x, dim, *team);
+  auto shape = traced_whole(x, dim, *team);
   if (team->rank() != root) shape[static_cast<std::size_t>(wrap_dim(x, dim))] = 0;
   return at::empty_symint(shape, x.options());
 }

@@ -120,10 +120,11 @@ void OperationNode::abandon() noexcept {
   if (const auto tape = tape_.lock()) tape->reset();
   try {
     throw;
-  } catch (const mpi::PeerLost&) {      // everybody has been told
-  } catch (const mpi::Disagreement&) {  // everybody throws it
+  } catch (const mpi::SharedFailure&) {
   } catch (const std::exception& error) {
     if (record_->team) record_->team->raise_alarm(error.what());
+  } catch (...) {
+    if (record_->team) record_->team->raise_alarm("an exception that says nothing about itself");
   }
 }
 

@@ -20,6 +20,7 @@ using torch::autograd::variable_list;
 struct Blank {
   Blank() = default;
   explicit Blank(const at::Tensor& like) : sizes(like.sym_sizes().vec()), options(like.options()) {}
+  Blank(at::IntArrayRef shape, at::TensorOptions made) : sizes(shape.begin(), shape.end()), options(std::move(made)) {}
   [[nodiscard]] at::Tensor zeros() const;
 
   std::vector<c10::SymInt> sizes;

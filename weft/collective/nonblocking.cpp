@@ -75,8 +75,9 @@ class PendingCollective final : public Pending {
 
 using PendingPtr = c10::intrusive_ptr<PendingCollective>;
 
-void record_start(const PendingPtr& pending, const Tensor& x, const Tensor& result_like, std::shared_ptr<Reply> reply) {
-  reply->result = Blank(result_like);
+void record_start(const PendingPtr& pending, const Tensor& x, at::IntArrayRef result_sizes,
+                  std::shared_ptr<Reply> reply) {
+  reply->result = Blank(result_sizes, x.options());
   auto node = record(pending->name(), pending->team(), {x}, {}, StartAdjoint{reply});
   pending->started = {node, node->add_input_metadata(torch::autograd::Node::undefined_input())};
   pending->reply = std::move(reply);
@@ -127,7 +128,7 @@ c10::intrusive_ptr<Pending> iall_reduce(const Tensor& x, const Comm& comm, Reduc
     return out.to(device);
   };
   if (call.recording()) {
-    record_start(pending, x, x, overlapping_reply([comm, op](const Tensor& g) { return iall_reduce(g, comm, op); }));
+    record_start(pending, x, x.sizes(), overlapping_reply([comm, op](const Tensor& g) { return iall_reduce(g, comm, op); }));
   }
   return pending;
 }
@@ -157,7 +158,9 @@ c10::intrusive_ptr<Pending> iall_gather(const Tensor& x, const Comm& comm, std::
   pending->result = [out, dim, device = x.device()] { return from_front(out, dim).to(device); };
   if (call.recording()) {
     const bool scalar = x.dim() == 0;
-    record_start(pending, x, from_front(out, dim), blocking_reply([comm, dim, sizes, scalar](const Tensor& g) {
+    auto result_sizes = scalar ? shape : x.sizes().vec();
+    result_sizes[static_cast<std::size_t>(dim)] = total_of(sizes);
+    record_start(pending, x, result_sizes, blocking_reply([comm, dim, sizes, scalar](const Tensor& g) {
                    const Tensor piece = reduce_scatter(g, comm, ReduceOp::kSum, dim, sizes);
                    return scalar ? piece.squeeze(0) : piece;
                  }));
@@ -184,7 +187,7 @@ c10::intrusive_ptr<Pending> ibroadcast(const Tensor& x, const Comm& comm, std::i
                        talk.channel(), pending->request);
   pending->result = [out, device = x.device()] { return out.to(device); };
   if (call.recording()) {
-    record_start(pending, x, x,
+    record_start(pending, x, x.sizes(),
                  blocking_reply([comm, root](const Tensor& g) { return reduce(g, comm, ReduceOp::kSum, root); }));
   }
   return pending;

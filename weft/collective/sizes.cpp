@@ -3,8 +3,8 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <numeric>
 
+#include "weft/collective/tensor.h"
 #include "weft/mpi/collectives.h"
 #include "weft/mpi/options.h"
 #include "weft/partition/range.h"
@@ -37,15 +37,18 @@ Sizes split_sizes(at::OptionalIntArrayRef given, std::int64_t total, int ranks) 
   return sizes;
 }
 
-std::int64_t total_of(const Sizes& sizes) noexcept {
-  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-}
-
 c10::SymInt traced_piece(const c10::SymInt& total, at::OptionalIntArrayRef given, const mpi::Team& team) {
   const auto rank = static_cast<std::size_t>(team.rank());
   if (given) return (*given)[rank];
   if (total.is_symbolic()) return total / team.size();
   return split_sizes(std::nullopt, total.expect_int(), team.size())[rank];
+}
+
+std::vector<c10::SymInt> traced_whole(const at::Tensor& x, std::int64_t dim, const mpi::Team& team) {
+  auto shape = x.dim() == 0 ? std::vector<c10::SymInt>{1} : x.sym_sizes().vec();
+  auto& size = shape[static_cast<std::size_t>(wrap_dim(x, dim))];
+  size = size * team.size();
+  return shape;
 }
 
 Sizes element_counts(const Sizes& sizes, const at::Tensor& front) {

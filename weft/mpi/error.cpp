@@ -16,7 +16,7 @@ std::string describe(MPI_Comm comm) {
 }  // namespace
 
 PeerLost::PeerLost(int rank, const std::string& cause)
-    : std::runtime_error("weft.PeerLost: rank " + std::to_string(rank) + " failed: " + cause), rank_(rank) {}
+    : SharedFailure("weft.PeerLost: rank " + std::to_string(rank) + " failed: " + cause), rank_(rank) {}
 
 void throw_mpi_error(int rc, const char* function, MPI_Comm comm) {
   int error_class = MPI_ERR_UNKNOWN;

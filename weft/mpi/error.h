@@ -20,8 +20,14 @@ class TimeoutError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A failure that every rank involved learns of: nobody needs to be told.
+class SharedFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Another rank failed while this one was communicating with it.
-class PeerLost : public std::runtime_error {
+class PeerLost : public SharedFailure {
  public:
   PeerLost(int rank, const std::string& cause);
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -31,9 +37,9 @@ class PeerLost : public std::runtime_error {
 };
 
 // The ranks called different operations, or with arguments that do not fit; every rank gets the same text.
-class Disagreement : public std::runtime_error {
+class Disagreement : public SharedFailure {
  public:
-  using std::runtime_error::runtime_error;
+  using SharedFailure::SharedFailure;
 };
 
 [[noreturn]] void throw_mpi_error(int rc, const char* function, MPI_Comm comm);

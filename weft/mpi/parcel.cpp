@@ -146,21 +146,18 @@ void IncomingParcel::fetch(void* data, Request& request) {
 void IncomingParcel::receive_into(void* data, std::shared_ptr<void> keep) {
   const Label& label = box_->label;
   const WaitContext context{.operation = "recv", .team = &team_, .explain = waiting_for, .subject = &wanted_source_};
-  auto guard = lock();
-  taken_ = true;
-  const void* from = label.inlined ? box_->data.data() : nullptr;
-  if (early_) {
-    guard.unlock();
-    early_request_.wait(context);
-    from = early_->data();
+  Request request(std::move(keep));
+  {
+    const auto guard = lock();  // not while waiting, which makes other parcels progress and takes the lock
+    taken_ = true;
+    if (!label.inlined && !early_) fetch(data, request);
   }
-  if (from != nullptr) {
+  if (early_) early_request_.wait(context);
+  if (label.inlined || early_) {
+    const std::byte* from = early_ ? early_->data() : box_->data.data();
     if (label.bytes > 0) std::memcpy(data, from, static_cast<std::size_t>(label.bytes));
     return;
   }
-  Request request(std::move(keep));
-  fetch(data, request);
-  if (guard.owns_lock()) guard.unlock();  // waiting makes other parcels progress, which takes the lock
   request.wait(context);
 }
 
