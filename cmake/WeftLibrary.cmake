@@ -62,6 +62,21 @@ function(weft_add_shared_library)
   endif()
 endfunction()
 
+# python/bindings/*.cpp as weft_bindings.so, beside libweft.so: what Python can have only through pybind11, whose headers
+# are torch's own. A sanitizer build has no Python part.
+function(weft_add_bindings)
+  if(WEFT_SANITIZE)
+    return()
+  endif()
+  find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
+  get_filename_component(torch_lib_dir "${WeftTorch_c10_LIBRARY}" DIRECTORY)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/bindings/*.cpp")
+  Python_add_library(weft_bindings MODULE ${sources})
+  set_target_properties(weft_bindings PROPERTIES PREFIX "" SUFFIX ".so" CXX_VISIBILITY_PRESET hidden)
+  target_link_libraries(weft_bindings PRIVATE weft_settings weft::weft "${torch_lib_dir}/libtorch_python.so")
+  set_property(GLOBAL APPEND PROPERTY WEFT_COMPAT_TARGETS weft_bindings)
+endfunction()
+
 # weft_add_compat_library(<package>): compat/<package>/*.cpp as libweft_<package>.so, beside libweft.so.
 function(weft_add_compat_library package)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/compat/${package}/*.cpp")

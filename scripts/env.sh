@@ -25,6 +25,7 @@ missing_packages() {
     command -v "$tool" >/dev/null || echo "${tools[$tool]}"
   done
   "$python" -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+  [[ -f $("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]] || echo python3-dev
 }
 
 install_packages() {
@@ -93,6 +94,10 @@ link_packages() {
   local build=$1 site
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   printf '%s\n' "$PWD/python" "$PWD/compat" >"$site/weft-source-tree.pth"
+  # What pip would write for an installed package: torch finds the backends by the entry point.
+  mkdir -p "$site/weft-0.1.0.dist-info"
+  printf 'Metadata-Version: 2.1\nName: weft\nVersion: 0.1.0\n' >"$site/weft-0.1.0.dist-info/METADATA"
+  printf '[torch.backends]\nweft = weft_autoload:register\n' >"$site/weft-0.1.0.dist-info/entry_points.txt"
   mkdir -p python/weft
   ln -sfn "../../build/$build/lib" python/weft/lib
 }

@@ -5,6 +5,8 @@ Importing it does not initialise MPI; ``weft.world()`` does. Gradients are those
 
 from __future__ import annotations
 
+import weft_autoload
+
 from . import _call_site, _library, _lifetime, _transforms, errors  # loads the library, where the others look things up
 from ._doctor import Report, doctor
 from ._messages import ANY_SOURCE, ANY_TAG
@@ -16,6 +18,7 @@ from .errors import Disagreement, MpiError, PeerLost, TimeoutError
 from .mesh import Mesh
 from .version import __version__
 
+weft_autoload.register_or_raise()
 _transforms.install()
 _lifetime.install()
 _call_site.install()

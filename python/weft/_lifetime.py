@@ -30,6 +30,8 @@ def started(world_id: int, world_size: int) -> None:
 
 def _leave() -> None:
     """The end of a program that nothing killed. Waits for the other ranks, as MPI_Finalize would, but can say so."""
+    if torch.ops.weft.process_group_failed():  # somebody may be gone, and MPI_Finalize would wait for him
+        _vanish(0)
     try:
         if _world_size > 1:
             torch.ops.weft.barrier(_world_id)

@@ -116,6 +116,16 @@ void all_to_all(const void* in, Counts send_counts, void* out, Counts recv_count
         "MPI_Alltoallv", comm.handle());
 }
 
+void all_to_all(const void* in, void* out, std::int64_t count_each, Datatype type, CommunicatorView comm) {
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), count_each);
+  if (!fits(counts)) {
+    pairwise(in, counts, /*same_for_all=*/false, out, counts, type, comm);
+    return;
+  }
+  const auto n = static_cast<int>(count_each);
+  check(MPI_Alltoall(in, n, handle_of(type), out, n, handle_of(type), comm.handle()), "MPI_Alltoall", comm.handle());
+}
+
 void reduce_scatter(const void* in, void* out, Counts counts, Datatype type, ReduceOp op, CommunicatorView comm) {
   if (!fits(counts)) {
     std::int64_t first = 0;
@@ -155,6 +165,18 @@ void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype ty
     const void* from = in_place_if(in == out, at(in, first, size_of(type)));
     check(MPI_Iallreduce(from, at(out, first, size_of(type)), n, handle_of(type), mpi_op, comm.handle(), request.add()),
           "MPI_Iallreduce", comm.handle());
+  });
+}
+
+void reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root,
+                  CommunicatorView comm, Request& request) {
+  const MPI_Op mpi_op = handle_of(op, type);
+  const bool is_root = comm.rank() == root;
+  for_each_chunk(count, [&](std::int64_t first, int n) {
+    const void* from = in_place_if(is_root && in == out, at(in, first, size_of(type)));
+    void* to = is_root ? at(out, first, size_of(type)) : nullptr;
+    check(MPI_Ireduce(from, to, n, handle_of(type), mpi_op, root, comm.handle(), request.add()), "MPI_Ireduce",
+          comm.handle());
   });
 }
 

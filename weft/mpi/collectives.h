@@ -28,6 +28,8 @@ void scatter(const void* in, void* out, Counts counts, Datatype type, int root, 
 // Sends send_counts[i] elements to rank i and receives recv_counts[i] from it, both packed in rank order.
 void all_to_all(const void* in, Counts send_counts, void* out, Counts recv_counts, Datatype type,
                 CommunicatorView comm);
+// The same with `count_each` elements, equal on all ranks, for every pair.
+void all_to_all(const void* in, void* out, std::int64_t count_each, Datatype type, CommunicatorView comm);
 // Rank i keeps counts[i] elements of the reduced vector.
 void reduce_scatter(const void* in, void* out, Counts counts, Datatype type, ReduceOp op, CommunicatorView comm);
 void scan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm);
@@ -37,6 +39,9 @@ void exscan(const void* in, void* out, std::int64_t count, Datatype type, Reduce
 // Non-blocking forms. The caller keeps the buffers alive, best by handing an owner to `request`.
 void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm,
                       Request& request);
+// `out` as in reduce.
+void reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root,
+                  CommunicatorView comm, Request& request);
 void broadcast_start(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm, Request& request);
 void all_gather_start(const void* in, void* out, Counts counts, Datatype type, CommunicatorView comm, Request& request);
 

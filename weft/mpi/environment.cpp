@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
@@ -30,7 +32,15 @@ std::unique_ptr<Environment>& implicit_environment() {
   return *environment;
 }
 
+// Leaked for the same reason.
+std::vector<std::function<void()>>& stoppers() {
+  static auto* all = new std::vector<std::function<void()>>();
+  return *all;
+}
+
 }  // namespace
+
+void Environment::before_finalize(std::function<void()> stop) { stoppers().push_back(std::move(stop)); }
 
 Environment::Environment(int* argc, char*** argv) {
   if (finalized()) throw MpiError("weft.MpiError: MPI was finalised already and cannot be started again");
@@ -42,7 +52,9 @@ Environment::Environment(int* argc, char*** argv) {
 }
 
 Environment::~Environment() {
-  if (owner_ && alive()) MPI_Finalize();
+  if (!owner_ || !alive()) return;
+  for (const auto& stop : stoppers()) stop();
+  MPI_Finalize();
 }
 
 void Environment::ensure() {

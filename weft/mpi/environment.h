@@ -1,6 +1,7 @@
 // The life of MPI in this process: initialised only if nobody has, finalised only by who initialised it.
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace weft::mpi {
@@ -19,6 +20,8 @@ class Environment {
   static void ensure();
   // Finalises what ensure() initialised; further calls do nothing. Collective.
   static void finalize();
+  // Runs before MPI is finalised by any Environment: for threads that communicate and must stop first.
+  static void before_finalize(std::function<void()> stop);
 
   [[nodiscard]] static bool initialized() noexcept;
   [[nodiscard]] static bool finalized() noexcept;

@@ -1,0 +1,79 @@
+"""The torch.distributed backend `weft`: where its processes meet, and the factory that torch calls."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import torch
+from torch.distributed import Store, TCPStore
+
+from . import _library
+from .communicator import Communicator, world
+
+_ADDRESS_BYTES = 256
+
+
+def _load_bindings() -> ModuleType:
+    """From beside libweft.so, which need not be inside the package."""
+    path = str(_library.PATH.with_name("weft_bindings.so"))
+    spec = spec_from_file_location("weft_bindings", path, loader=ExtensionFileLoader("weft_bindings", path))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_bindings: ModuleType | None = None
+
+
+def create(options: Any) -> Any:
+    """A c10d backend for the group that `options` (torch's _DistributedBackendOptions) describe. Collective over it."""
+    global _bindings
+    if _bindings is None:
+        _bindings = _load_bindings()
+    world()  # whoever uses MPI leaves it properly at the end
+    return _bindings.create_process_group(options)
+
+
+def rendezvous(url: str, timeout: timedelta) -> Iterator[tuple[Store, int, int]]:
+    """Collective over all ranks. A store for torch's own bookkeeping, on a free port of rank 0, told to the others by
+    MPI; rank and size are MPI's."""
+    comm = world()
+    _require_mpi_ranks(url, comm)
+    store = _open_store(comm, timeout)
+    yield store, comm.rank, comm.size
+    raise RuntimeError("weft: a group that MPI's ranks made cannot meet again with other ranks")
+
+
+def _require_mpi_ranks(url: str, comm: Communicator) -> None:
+    asked = parse_qs(urlparse(url).query)
+    for name, value in (("rank", comm.rank), ("world_size", comm.size)):
+        if name in asked and int(asked[name][0]) != value:
+            raise ValueError(
+                f"weft: init_process_group was given {name}={asked[name][0]}, but for MPI it is {value}; leave it out"
+            )
+
+
+def _open_store(comm: Communicator, timeout: timedelta) -> Store:
+    address = torch.zeros(_ADDRESS_BYTES, dtype=torch.uint8)
+    store: Store | None = None
+    on_one_host = comm.split_shared().size == comm.size
+    if comm.rank == 0:
+        host = "127.0.0.1" if on_one_host else socket.gethostname()
+        master = TCPStore(host, 0, comm.size, is_master=True, timeout=timeout, wait_for_workers=False)
+        store = master
+        text = f"{host} {master.port}".encode()
+        address[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    address = comm.broadcast(address, root=0)
+    if store is None:
+        host, port = bytes(address.tolist()).rstrip(b"\0").decode().split()
+        store = TCPStore(host, int(port), comm.size, is_master=False, timeout=timeout, wait_for_workers=False)
+    comm.barrier()
+    return store

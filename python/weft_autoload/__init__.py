@@ -1,0 +1,80 @@
+"""What `import torch` runs: makes the backend names known and nothing else. weft itself loads when one is used.
+
+It is a package of its own because importing anything below ``weft`` would load the C++ library and MPI.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+# What launchers of MPI jobs set: Open MPI, PMIx in general, MPICH's Hydra and srun's PMI, srun.
+LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK", "SLURM_PROCID")
+ENV_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+HOW_TO_START = (
+    "Backend 'weft' needs none of these variables: start the job with `mpirun -n 4 python train.py` or "
+    "`srun -n 4 python train.py`."
+)
+
+
+def register() -> None:
+    """The entry point. A mistake here must not break `import torch` for programs that do not use weft: it is told to
+    those who `import weft`."""
+    with suppress(Exception):
+        register_or_raise()
+
+
+def register_or_raise() -> None:
+    """May be called again."""
+    _register_backend()
+    _register_rendezvous()
+
+
+def _register_backend() -> None:
+    import torch
+    from torch.distributed import Backend
+
+    if "WEFT" not in Backend._plugins:
+        devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
+        Backend.register_backend("weft", _create, extended_api=True, devices=devices)
+
+
+def _create(options: Any, backend_options: Any) -> Any:
+    from weft import _process_group
+
+    return _process_group.create(options)
+
+
+def _register_rendezvous() -> None:
+    """Makes `env://`, init_process_group's default, take rank, size and meeting point from MPI where the variables that it
+    wants are not set and it could only fail. Where they are set nothing changes, for any backend."""
+    handlers = import_module("torch.distributed.rendezvous")._rendezvous_handlers
+    original = handlers["env"]
+    if getattr(original, "by_weft", False):
+        return
+
+    def env(url: str, timeout: timedelta = timedelta(minutes=30), **arguments: Any) -> Iterator[tuple[Store, int, int]]:
+        if all(os.environ.get(name) for name in ENV_VARIABLES):
+            return original(url, timeout=timeout, **arguments)
+        if any(name in os.environ for name in LAUNCHER_VARIABLES):
+            from weft import _process_group
+
+            return _process_group.rendezvous(url, timeout)
+        return _explained(original(url, timeout=timeout, **arguments))
+
+    env.by_weft = True  # type: ignore[attr-defined]
+    handlers["env"] = env
+
+
+def _explained(attempt: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from attempt
+    except ValueError as error:
+        raise ValueError(f"{error}. {HOW_TO_START}") from None

@@ -1,0 +1,69 @@
+#include "weft/process_group/channels.h"
+
+#include <c10/util/Exception.h>
+
+#include <functional>
+
+#include "weft/mpi/environment.h"
+#include "weft/mpi/error.h"
+#include "weft/mpi/waiter.h"
+
+namespace weft::process_group {
+namespace {
+
+std::atomic<bool> g_given_up{false};
+
+// Only the group's members take part, so sub-groups can be made without everybody else.
+mpi::Communicator make(const std::vector<int>& ranks, const std::string& name) {
+  const mpi::CommunicatorView world = mpi::CommunicatorView::world();
+  MPI_Group everybody = MPI_GROUP_NULL;
+  MPI_Group members = MPI_GROUP_NULL;
+  mpi::check(MPI_Comm_group(world.handle(), &everybody), "MPI_Comm_group");
+  const int rc = MPI_Group_incl(everybody, static_cast<int>(ranks.size()), ranks.data(), &members);
+  MPI_Group_free(&everybody);
+  mpi::check(rc, "MPI_Group_incl");
+  const auto tag = static_cast<int>(std::hash<std::string>()(name) % static_cast<std::size_t>(world.tag_upper_bound()));
+  MPI_Comm made = MPI_COMM_NULL;
+  const int created = MPI_Comm_create_group(world.handle(), members, tag, &made);
+  MPI_Group_free(&members);
+  mpi::check(created, "MPI_Comm_create_group");
+  return mpi::Communicator::adopt(made, name);
+}
+
+}  // namespace
+
+Channels::Channels(const std::vector<int>& ranks, const std::string& name) : name_(name) {
+  const mpi::OperationScope operation("making a process group", nullptr);
+  const mpi::BlockingScope blocking;
+  collectives_ = make(ranks, "weft.process_group." + name);
+  messages_ = collectives_.dup("weft.process_group." + name + ".messages");
+  peers_ = mpi::Peers(collectives_);
+  tags_ = mpi::TagSequence(collectives_.tag_upper_bound());
+}
+
+void Channels::require_usable() const {
+  const std::lock_guard lock(state_);
+  TORCH_CHECK_WITH(DistBackendError, reason_.empty(), "weft: process group '", name_, "' cannot be used: ", reason_);
+  TORCH_CHECK_WITH(DistBackendError, mpi::Environment::alive(), "weft: MPI is not running (finalised?)");
+}
+
+void Channels::give_up(const std::string& why) noexcept {
+  const std::lock_guard lock(state_);
+  given_up_ = true;
+  g_given_up = true;
+  if (reason_.empty()) reason_ = why;
+}
+
+void Channels::close() noexcept {
+  const std::lock_guard lock(state_);
+  if (reason_.empty()) reason_ = "it was shut down";
+  // After a failure traffic may still be under way, and freeing could wait for it.
+  if (given_up_) {
+    collectives_.leak();
+    messages_.leak();
+  }
+}
+
+bool Channels::any_given_up() noexcept { return g_given_up; }
+
+}  // namespace weft::process_group

@@ -1,0 +1,254 @@
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include "weft/collective/tensor.h"
+#include "weft/mpi/collectives.h"
+#include "weft/mpi/exchange.h"
+#include "weft/process_group/group.h"
+#include "weft/process_group/memory.h"
+
+namespace weft::process_group {
+namespace {
+
+using Tensors = Group::Tensors;
+
+std::int64_t bytes_of(const at::Tensor& memory) { return static_cast<std::int64_t>(memory.nbytes()); }
+
+void require_one_each(const Tensors& tensors, int ranks, const char* what) {
+  TORCH_CHECK(static_cast<int>(tensors.size()) == ranks, "weft: ", what, " expects one tensor for each of ", ranks,
+              " ranks, got ", tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    collective::require_communicable(tensor);
+    require_same_type(tensor, tensors.front(), what);
+  }
+}
+
+// Consecutive parts of the first dimension, as views.
+Tensors parts_of(const at::Tensor& whole, const std::vector<std::int64_t>& sizes) {
+  Tensors parts;
+  std::int64_t first = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(whole.narrow(0, first, size));
+    first += size;
+  }
+  return parts;
+}
+
+Tensors equal_parts(const at::Tensor& whole, int parts) {
+  const at::Tensor flat = whole.view({-1});
+  return parts_of(flat, std::vector<std::int64_t>(static_cast<std::size_t>(parts), flat.numel() / parts));
+}
+
+std::vector<std::int64_t> split_sizes(const std::vector<std::int64_t>& given, const at::Tensor& tensor, int ranks,
+                                      const char* which) {
+  const std::int64_t total = tensor.dim() == 0 ? 1 : tensor.size(0);
+  if (given.empty()) {
+    TORCH_CHECK(total % ranks == 0, "weft: all_to_all expects an ", which, " whose first dimension ", total,
+                " divides by ", ranks, " ranks, or split sizes");
+    return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), total / ranks);
+  }
+  TORCH_CHECK(static_cast<int>(given.size()) == ranks, "weft: all_to_all expects one ", which, " split size for each of ",
+              ranks, " ranks, got ", given.size());
+  std::int64_t sum = 0;
+  for (const std::int64_t size : given) {
+    TORCH_CHECK(size >= 0, "weft: all_to_all expects ", which, " split sizes of at least 0, got ", size);
+    sum += size;
+  }
+  TORCH_CHECK(sum == total, "weft: all_to_all expects ", which, " split sizes that add up to ", total, ", got ", sum);
+  return given;
+}
+
+std::function<void()> delivery(std::vector<Target> targets) {
+  return [targets = std::move(targets)] { deliver_all(targets); };
+}
+
+}  // namespace
+
+Group::WorkPtr Group::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  const at::Tensor& tensor = only(tensors, "broadcast");
+  require_root(opts.rootRank, "broadcast");
+  return launch(manner(c10d::OpType::BROADCAST, "weft:broadcast", opts), [&] {
+    const bool is_root = rank_ == opts.rootRank;
+    const Target target = is_root ? in_place_of(tensor) : target_of(tensor);
+    mpi::Request request(collective::keep_alive(target.memory));
+    mpi::broadcast_start(target.data(), target.memory.numel(), collective::datatype_of(tensor.scalar_type()),
+                         static_cast<int>(opts.rootRank), comm(), request);
+    Job job;
+    job.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
+    if (!is_root) job.deliver = delivery({target});
+    job.inputs = {tensor};
+    job.outputs = {tensor};
+    return job;
+  });
+}
+
+Job Group::all_gather_job(const Tensors& outputs, const at::Tensor& input) {
+  require_one_each(outputs, size_, "all_gather");
+  require_same_type(input, outputs.front(), "all_gather");
+  const auto& mine = outputs[static_cast<std::size_t>(rank_)];
+  TORCH_CHECK(mine.numel() == input.numel(), "weft: all_gather expects an output of ", input.numel(),
+              " elements for this rank, like its input, got ", mine.numel());
+  Job job;
+  job.inputs = {source_of(input)};
+  const at::Tensor& memory = job.inputs.front();
+  std::vector<Target> targets;
+  std::vector<mpi::Outgoing> outgoing;
+  std::vector<mpi::Incoming> incoming;
+  for (int rank = 0; rank < size_; ++rank) {
+    const Target& target = targets.emplace_back(target_of(outputs[static_cast<std::size_t>(rank)]));
+    incoming.push_back({rank, target.data(), target.bytes()});
+    outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});
+  }
+  job.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), collective::keep_alive(memory));
+  job.deliver = delivery(std::move(targets));
+  job.outputs = outputs;
+  return job;
+}
+
+Group::WorkPtr Group::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+  const at::Tensor& input = only(inputs, "all_gather");
+  TORCH_CHECK(outputs.size() == 1, "weft: all_gather expects one list of tensors, got ", outputs.size());
+  return launch(manner(c10d::OpType::ALLGATHER, "weft:all_gather", opts),
+                [&] { return all_gather_job(outputs.front(), input); });
+}
+
+Job Group::all_gather_into_job(const at::Tensor& output, const at::Tensor& input) {
+  TORCH_CHECK(output.numel() == input.numel() * size_, "weft: all_gather_into_tensor expects an output of ",
+              input.numel() * size_, " elements, ", size_, " times the input's, got ", output.numel());
+  const Target whole = target_of(output);
+  Job job = all_gather_job(equal_parts(whole.memory, size_), input);
+  job.deliver = delivery({whole});
+  job.outputs = {output};
+  return job;
+}
+
+Group::WorkPtr Group::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
+  return launch(manner(c10d::OpType::_ALLGATHER_BASE, "weft:_all_gather_base", opts),
+                [&] { return all_gather_into_job(output, input); });
+}
+
+Group::WorkPtr Group::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                      const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "weft: all_gather expects as many outputs as inputs, got ",
+              outputs.size(), " and ", inputs.size());
+  return launch_each(manner(c10d::OpType::ALLGATHER_COALESCED, "weft:all_gather", opts), inputs.size(),
+                     [&](std::size_t i) { return all_gather_into_job(outputs[i], inputs[i]); });
+}
+
+Group::WorkPtr Group::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "weft: all_gather_coalesced expects one list for each of ",
+              size_, " ranks, got ", outputs.size());
+  for (const auto& list : outputs) {
+    TORCH_CHECK(list.size() == inputs.size(), "weft: all_gather_coalesced expects lists of ", inputs.size(),
+                " tensors, like the inputs, got ", list.size());
+  }
+  return launch_each(manner(c10d::OpType::ALLGATHER_COALESCED, "weft:all_gather", opts), inputs.size(),
+                     [&](std::size_t i) {
+                       Tensors of_each_rank;
+                       for (const auto& list : outputs) of_each_rank.push_back(list[i]);
+                       return all_gather_job(of_each_rank, inputs[i]);
+                     });
+}
+
+Group::WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+  const at::Tensor& input = only(inputs, "gather");
+  require_root(opts.rootRank, "gather");
+  const bool is_root = rank_ == opts.rootRank;
+  TORCH_CHECK(outputs.size() == (is_root ? 1 : 0), "weft: gather expects ", is_root ? "one list of tensors" : "no list",
+              " on rank ", rank_, ", got ", outputs.size());
+  if (is_root) require_one_each(outputs.front(), size_, "gather");
+  return launch(manner(c10d::OpType::GATHER, "weft:gather", opts), [&] {
+    Job job;
+    job.inputs = {source_of(input)};
+    const at::Tensor& memory = job.inputs.front();
+    std::vector<Target> targets;
+    std::vector<mpi::Incoming> incoming;
+    if (is_root) {
+      require_same_type(input, outputs.front().front(), "gather");
+      for (int rank = 0; rank < size_; ++rank) {
+        const Target& target = targets.emplace_back(target_of(outputs.front()[static_cast<std::size_t>(rank)]));
+        incoming.push_back({rank, target.data(), target.bytes()});
+      }
+      job.outputs = outputs.front();
+    }
+    job.operation = mpi::exchange({{static_cast<int>(opts.rootRank), memory.const_data_ptr(), bytes_of(memory)}},
+                                  incoming, next_tag(), comm(), collective::keep_alive(memory));
+    job.deliver = delivery(std::move(targets));
+    return job;
+  });
+}
+
+Group::WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
+  const at::Tensor& output = only(outputs, "scatter");
+  require_root(opts.rootRank, "scatter");
+  const bool is_root = rank_ == opts.rootRank;
+  TORCH_CHECK(inputs.size() == (is_root ? 1 : 0), "weft: scatter expects ", is_root ? "one list of tensors" : "no list",
+              " on rank ", rank_, ", got ", inputs.size());
+  if (is_root) require_one_each(inputs.front(), size_, "scatter");
+  return launch(manner(c10d::OpType::SCATTER, "weft:scatter", opts), [&] {
+    Job job;
+    const Target target = target_of(output);
+    std::vector<mpi::Outgoing> outgoing;
+    if (is_root) {
+      require_same_type(inputs.front().front(), output, "scatter");
+      for (int rank = 0; rank < size_; ++rank) {
+        const at::Tensor memory = source_of(inputs.front()[static_cast<std::size_t>(rank)]);
+        outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});
+        job.inputs.push_back(memory);
+      }
+    }
+    job.operation = mpi::exchange(outgoing, {{static_cast<int>(opts.rootRank), target.data(), target.bytes()}},
+                                  next_tag(), comm(), std::make_shared<Tensors>(job.inputs));
+    job.deliver = delivery({target});
+    job.outputs = {output};
+    return job;
+  });
+}
+
+Job Group::all_to_all_job(const Tensors& outputs, const Tensors& inputs) {
+  require_one_each(outputs, size_, "all_to_all");
+  require_one_each(inputs, size_, "all_to_all");
+  require_same_type(inputs.front(), outputs.front(), "all_to_all");
+  const auto me = static_cast<std::size_t>(rank_);
+  TORCH_CHECK(inputs[me].numel() == outputs[me].numel(), "weft: all_to_all expects what a rank sends itself (",
+              inputs[me].numel(), " elements) to fit what it receives from itself (", outputs[me].numel(), ")");
+  Job job;
+  std::vector<Target> targets;
+  std::vector<mpi::Outgoing> outgoing;
+  std::vector<mpi::Incoming> incoming;
+  for (int k = 0; k < size_; ++k) {
+    const int to = (rank_ + k) % size_;  // everybody starts with another rank
+    const int from = (rank_ - k + size_) % size_;
+    const at::Tensor memory = source_of(inputs[static_cast<std::size_t>(to)]);
+    const Target& target = targets.emplace_back(target_of(outputs[static_cast<std::size_t>(from)]));
+    outgoing.push_back({to, memory.const_data_ptr(), bytes_of(memory)});
+    incoming.push_back({from, target.data(), target.bytes()});
+    job.inputs.push_back(memory);
+  }
+  job.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), std::make_shared<Tensors>(job.inputs));
+  job.deliver = delivery(std::move(targets));
+  job.outputs = outputs;
+  return job;
+}
+
+Group::WorkPtr Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_sizes,
+                                    std::vector<std::int64_t>& input_sizes, const c10d::AllToAllOptions& opts) {
+  collective::require_communicable(output);
+  collective::require_communicable(input);
+  const auto receives = split_sizes(output_sizes, output, size_, "output");
+  const auto sends = split_sizes(input_sizes, input, size_, "input");
+  return launch(manner(c10d::OpType::ALLTOALL_BASE, "weft:all_to_all", opts), [&] {
+    const Target whole = target_of(output);
+    Job job = all_to_all_job(parts_of(whole.memory, receives), parts_of(source_of(input), sends));
+    job.deliver = delivery({whole});
+    job.outputs = {output};
+    return job;
+  });
+}
+
+Group::WorkPtr Group::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  return launch(manner(c10d::OpType::ALLTOALL, "weft:all_to_all", opts),
+                [&] { return all_to_all_job(outputs, inputs); });
+}
+
+}  // namespace weft::process_group

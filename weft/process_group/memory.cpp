@@ -1,0 +1,103 @@
+#include "weft/process_group/memory.h"
+
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/util/Exception.h>
+
+#include "weft/collective/reduction.h"
+#include "weft/collective/tensor.h"
+
+namespace weft::process_group {
+namespace {
+
+bool is_plain(const at::Tensor& x) {
+  return x.device().is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg();
+}
+
+mpi::ReduceOp translated(const c10d::ReduceOp& op) {
+  switch (op) {
+    case c10d::ReduceOp::SUM:
+    case c10d::ReduceOp::PREMUL_SUM:
+      return mpi::ReduceOp::kSum;
+    case c10d::ReduceOp::AVG:
+      return mpi::ReduceOp::kMean;
+    case c10d::ReduceOp::PRODUCT:
+      return mpi::ReduceOp::kProd;
+    case c10d::ReduceOp::MIN:
+      return mpi::ReduceOp::kMin;
+    case c10d::ReduceOp::MAX:
+      return mpi::ReduceOp::kMax;
+    case c10d::ReduceOp::BAND:
+      return mpi::ReduceOp::kBitAnd;
+    case c10d::ReduceOp::BOR:
+      return mpi::ReduceOp::kBitOr;
+    case c10d::ReduceOp::BXOR:
+      return mpi::ReduceOp::kBitXor;
+    default:
+      TORCH_CHECK(false, "weft: unknown reduce op");
+  }
+}
+
+at::Tensor factor_of(const c10d::ReduceOp& op) {
+  if (op != c10d::ReduceOp::PREMUL_SUM) return {};
+  const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK(supplement != nullptr, "weft: PREMUL_SUM comes without its factor");
+  return supplement->tensor_factor.defined() ? supplement->tensor_factor
+                                             : at::scalar_tensor(supplement->double_factor, at::kDouble);
+}
+
+}  // namespace
+
+at::Tensor source_of(const at::Tensor& tensor) { return collective::readable(tensor.detach()); }
+
+Target target_of(const at::Tensor& tensor) {
+  const at::Tensor detached = tensor.detach();
+  return {detached, is_plain(detached) ? detached : collective::writable(detached.sizes(), detached)};
+}
+
+Target in_place_of(const at::Tensor& tensor) {
+  Target target = target_of(tensor);
+  if (!target.memory.is_same(target.tensor)) target.memory.copy_(target.tensor);
+  return target;
+}
+
+void Target::deliver() const {
+  if (!memory.is_same(tensor)) tensor.copy_(memory);
+}
+
+void deliver_all(const std::vector<Target>& targets) {
+  for (const Target& target : targets) target.deliver();
+}
+
+Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks)
+    : op_(translated(op)), ranks_(ranks), factor_(factor_of(op)) {
+  collective::require_reducible(like, op_);
+}
+
+void Reduction::prepare(const at::Tensor& memory) const {
+  if (scales()) memory.mul_(factor_.to(memory.device()));
+}
+
+void Reduction::finish(const at::Tensor& memory) const {
+  if (op_ == mpi::ReduceOp::kMean) memory.div_(ranks_);
+}
+
+at::Tensor Reduction::prepared(const at::Tensor& input) const {
+  at::Tensor memory = source_of(input);
+  if (!scales()) return memory;
+  memory = memory.clone();
+  prepare(memory);
+  return memory;
+}
+
+const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) {
+  TORCH_CHECK(tensors.size() == 1, "weft: ", what, " expects one tensor a rank, got ", tensors.size());
+  collective::require_communicable(tensors.front());
+  return tensors.front();
+}
+
+void require_same_type(const at::Tensor& a, const at::Tensor& b, const char* what) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "weft: ", what, " expects tensors of one type, got ",
+              a.scalar_type(), " and ", b.scalar_type());
+}
+
+}  // namespace weft::process_group

@@ -1,0 +1,125 @@
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <stdexcept>
+
+#include "weft/collective/tensor.h"
+#include "weft/mpi/chunks.h"
+#include "weft/mpi/error.h"
+#include "weft/mpi/exchange.h"
+#include "weft/process_group/group.h"
+#include "weft/process_group/memory.h"
+
+namespace weft::process_group {
+namespace {
+
+// Receives one tensor and checks that what came has its size.
+class ReceiveOperation final : public mpi::Operation {
+ public:
+  ReceiveOperation(const Target& target, int source, int tag, mpi::CommunicatorView comm)
+      : comm_(comm), tag_(tag), source_(source), expected_(target.bytes()), data_(target.data()),
+        keep_(collective::keep_alive(target.memory)) {
+    post();
+  }
+
+  bool advance() override {
+    while (received_ < expected_ || !any_received_) {
+      if (!part_.test()) return false;
+      take();
+    }
+    return true;
+  }
+  [[nodiscard]] int source() const { return source_; }
+
+ private:
+  // One part after the other, because the first of a message from anybody tells whom the others come from.
+  void post() {
+    const auto bytes = std::min(mpi::options().max_count, expected_ - received_);
+    part_ = mpi::Request(keep_);
+    mpi::check(MPI_Irecv(mpi::at(data_, received_, 1), static_cast<int>(bytes), MPI_BYTE, source_, tag_,
+                         comm_.handle(), part_.add()),
+               "MPI_Irecv", comm_.handle());
+    asked_ = bytes;
+  }
+  void take() {
+    const MPI_Status& status = part_.status();
+    int got = 0;
+    mpi::check(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count", comm_.handle());
+    source_ = status.MPI_SOURCE;
+    any_received_ = true;
+    received_ += asked_;
+    if (got != asked_) {
+      throw std::length_error("expected a message of " + std::to_string(expected_) + " bytes from rank " +
+                              std::to_string(source_) + ", got one of " + std::to_string(received_ - asked_ + got) +
+                              " bytes: sender and receiver use tensors of different sizes or types");
+    }
+    if (received_ < expected_) post();
+  }
+
+  mpi::CommunicatorView comm_;
+  int tag_;
+  int source_;
+  std::int64_t expected_;
+  std::int64_t received_ = 0;
+  std::int64_t asked_ = 0;
+  bool any_received_ = false;  // an empty message is a message too
+  void* data_;
+  std::shared_ptr<void> keep_;
+  mpi::Request part_;
+};
+
+void require_tag(int tag, mpi::CommunicatorView comm) {
+  TORCH_CHECK(tag >= 0 && tag <= comm.tag_upper_bound(), "weft: expected a tag in [0, ", comm.tag_upper_bound(),
+              "], got ", tag);
+}
+
+}  // namespace
+
+Group::WorkPtr Group::send(Tensors& tensors, int dest, int tag) {
+  const at::Tensor& tensor = only(tensors, "send");
+  require_root(dest, "send");
+  require_tag(tag, channels_->messages());
+  return launch({c10d::OpType::SEND, "weft:send", options_->timeout, /*async=*/true}, [&] {
+    Job job;
+    job.inputs = {source_of(tensor)};
+    const at::Tensor& memory = job.inputs.front();
+    mpi::Request request(collective::keep_alive(memory));
+    const MPI_Comm comm = channels_->messages().handle();
+    mpi::for_each_chunk(static_cast<std::int64_t>(memory.nbytes()), [&](std::int64_t first, int n) {
+      mpi::check(MPI_Isend(mpi::at(memory.const_data_ptr(), first, 1), n, MPI_BYTE, dest, tag, comm, request.add()),
+                 "MPI_Isend", comm);
+    });
+    job.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
+    return job;
+  });
+}
+
+Group::WorkPtr Group::recv(Tensors& tensors, int source, int tag) {
+  require_root(source, "recv");
+  return receive(tensors, source, tag, c10d::OpType::RECV, "weft:recv");
+}
+
+Group::WorkPtr Group::recvAnysource(Tensors& tensors, int tag) {
+  return receive(tensors, MPI_ANY_SOURCE, tag, c10d::OpType::RECVANYSOURCE, "weft:recvAnySource");
+}
+
+Group::WorkPtr Group::receive(Tensors& tensors, int source, int tag, c10d::OpType type, const char* title) {
+  const at::Tensor& tensor = only(tensors, "recv");
+  require_tag(tag, channels_->messages());
+  return launch({type, title, options_->timeout, /*async=*/true}, [&] {
+    const Target target = target_of(tensor);
+    auto operation = std::make_unique<ReceiveOperation>(target, source, tag, channels_->messages());
+    Job job;
+    const auto sender = std::make_shared<int>(source);
+    job.deliver = [target, sender, receiving = operation.get()] {
+      *sender = receiving->source();
+      target.deliver();
+    };
+    job.source = [sender] { return *sender; };
+    job.operation = std::move(operation);
+    job.outputs = {tensor};
+    return job;
+  });
+}
+
+}  // namespace weft::process_group

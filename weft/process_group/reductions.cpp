@@ -1,0 +1,141 @@
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include "weft/collective/tensor.h"
+#include "weft/mpi/collectives.h"
+#include "weft/mpi/direct_reduce.h"
+#include "weft/process_group/group.h"
+#include "weft/process_group/memory.h"
+
+namespace weft::process_group {
+namespace {
+
+// Below, MPI's own all-reduce needs fewer messages; above, ours is faster (docs/process-group.md).
+constexpr std::int64_t kSmallBytes = std::int64_t{8} << 10;
+
+std::vector<at::Tensor> equal_pieces(const at::Tensor& whole, int pieces) {
+  const at::Tensor flat = source_of(whole).view({-1});
+  std::vector<at::Tensor> result;
+  const std::int64_t each = flat.numel() / pieces;
+  for (int i = 0; i < pieces; ++i) result.push_back(flat.narrow(0, i * each, each));
+  return result;
+}
+
+}  // namespace
+
+Job Group::all_reduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  collective::require_communicable(tensor);
+  const Reduction reduction(op, tensor, size_);
+  const Target target = in_place_of(tensor);
+  reduction.prepare(target.memory);
+  const auto type = collective::datatype_of(tensor.scalar_type());
+  Job job;
+  if (target.bytes() < kSmallBytes && size_ > 1) {
+    mpi::Request request(collective::keep_alive(target.memory));
+    mpi::all_reduce_start(target.data(), target.data(), target.memory.numel(), type, reduction.op(), comm(), request);
+    job.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
+  } else {
+    job.operation = mpi::direct_all_reduce(target.data(), target.memory.numel(), type, reduction.op(), comm(),
+                                           channels_->tags());
+  }
+  job.deliver = [reduction, target] {
+    reduction.finish(target.memory);
+    target.deliver();
+  };
+  job.inputs = {tensor};
+  job.outputs = {tensor};
+  return job;
+}
+
+Group::WorkPtr Group::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  TORCH_CHECK(tensors.size() == 1, "weft: all_reduce expects one tensor a rank, got ", tensors.size());
+  if (tensors.front().layout() == at::kSparse) return allreduce_sparse(tensors, opts);
+  return launch(manner(c10d::OpType::ALLREDUCE, "weft:all_reduce", opts),
+                [&] { return all_reduce_job(tensors.front(), opts.reduceOp); });
+}
+
+Group::WorkPtr Group::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
+  return launch_each(manner(c10d::OpType::ALLREDUCE_COALESCED, "weft:all_reduce", opts), tensors.size(),
+                     [&](std::size_t i) { return all_reduce_job(tensors[i], opts.reduceOp); });
+}
+
+Group::WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  const at::Tensor& tensor = only(tensors, "reduce");
+  require_root(opts.rootRank, "reduce");
+  return launch(manner(c10d::OpType::REDUCE, "weft:reduce", opts), [&] {
+    const Reduction reduction(opts.reduceOp, tensor, size_);
+    const bool is_root = rank_ == opts.rootRank;
+    const Target target = is_root ? in_place_of(tensor) : Target{{}, reduction.prepared(tensor)};
+    if (is_root) reduction.prepare(target.memory);
+    mpi::Request request(collective::keep_alive(target.memory));
+    mpi::reduce_start(target.memory.const_data_ptr(), is_root ? target.data() : nullptr, target.memory.numel(),
+                      collective::datatype_of(tensor.scalar_type()), reduction.op(), static_cast<int>(opts.rootRank),
+                      comm(), request);
+    Job job;
+    job.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
+    if (is_root) {
+      job.deliver = [reduction, target] {
+        reduction.finish(target.memory);
+        target.deliver();
+      };
+    }
+    job.inputs = {tensor};
+    job.outputs = {tensor};
+    return job;
+  });
+}
+
+Job Group::reduce_scatter_job(const Tensors& blocks, const at::Tensor& output, const c10d::ReduceOp& op) {
+  collective::require_communicable(output);
+  TORCH_CHECK(static_cast<int>(blocks.size()) == size_, "weft: reduce_scatter expects one tensor for each of ", size_,
+              " ranks, got ", blocks.size());
+  const Reduction reduction(op, output, size_);
+  const Target target = target_of(output);
+  Job job;
+  std::vector<const void*> data;
+  std::vector<std::int64_t> counts;
+  for (const at::Tensor& block : blocks) {
+    require_same_type(block, output, "reduce_scatter");
+    job.inputs.push_back(reduction.prepared(block));
+    data.push_back(job.inputs.back().const_data_ptr());
+    counts.push_back(block.numel());
+  }
+  TORCH_CHECK(counts[static_cast<std::size_t>(rank_)] == output.numel(), "weft: reduce_scatter expects an output of ",
+              counts[static_cast<std::size_t>(rank_)], " elements, like the input for this rank, got ", output.numel());
+  job.operation = mpi::direct_reduce_scatter(std::move(data), std::move(counts), target.data(),
+                                             collective::datatype_of(output.scalar_type()), reduction.op(), comm(),
+                                             channels_->tags());
+  job.deliver = [reduction, target, inputs = job.inputs] {
+    reduction.finish(target.memory);
+    target.deliver();
+  };
+  job.outputs = {output};
+  return job;
+}
+
+Group::WorkPtr Group::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
+  const at::Tensor& output = only(outputs, "reduce_scatter");
+  TORCH_CHECK(inputs.size() == 1, "weft: reduce_scatter expects one list of tensors, got ", inputs.size());
+  return launch(manner(c10d::OpType::REDUCE_SCATTER, "weft:reduce_scatter", opts),
+                [&] { return reduce_scatter_job(inputs.front(), output, opts.reduceOp); });
+}
+
+Group::WorkPtr Group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                           const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK(input.numel() == output.numel() * size_, "weft: reduce_scatter_tensor expects an input of ",
+              output.numel() * size_, " elements, ", size_, " times the output's, got ", input.numel());
+  return launch(manner(c10d::OpType::_REDUCE_SCATTER_BASE, "weft:_reduce_scatter_base", opts),
+                [&] { return reduce_scatter_job(equal_pieces(input, size_), output, opts.reduceOp); });
+}
+
+Group::WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                      const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "weft: reduce_scatter expects as many outputs as inputs, got ",
+              outputs.size(), " and ", inputs.size());
+  return launch_each(manner(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "weft:reduce_scatter", opts), inputs.size(),
+                     [&](std::size_t i) {
+                       return reduce_scatter_job(equal_pieces(inputs[i], size_), outputs[i], opts.reduceOp);
+                     });
+}
+
+}  // namespace weft::process_group

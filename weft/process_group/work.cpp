@@ -1,0 +1,144 @@
+#include "weft/process_group/work.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include "weft/mpi/error.h"
+#include "weft/mpi/team.h"
+#include "weft/mpi/waiter.h"
+
+namespace weft::process_group {
+namespace {
+
+// What torch.distributed's users catch.
+std::exception_ptr as_dist_error(const std::exception& error, const std::string& what) {
+  return std::make_exception_ptr(
+      c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, what + ": " + error.what()));
+}
+
+const char* name_of(const Call& call) { return call.title + sizeof("weft:") - 1; }
+
+}  // namespace
+
+Work::Work(std::shared_ptr<Channels> channels, const Call& call, Job job)
+    : c10d::Work(channels->rank(), call.type, call.title, job.inputs),
+      channels_(std::move(channels)),
+      call_(call),
+      job_(std::move(job)),
+      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+
+std::string Work::describe() const {
+  return std::string(name_of(call_)) + " number " + std::to_string(call_.sequence) + " of process group '" +
+         channels_->name() + "' on rank " + std::to_string(channels_->rank());
+}
+
+bool Work::carry_on() noexcept {
+  std::unique_lock lock(carrying_, std::try_to_lock);
+  if (!lock.owns_lock() || concluding_) return isCompleted();  // somebody else is at it
+  std::exception_ptr failure;
+  try {
+    if (!job_.operation->advance()) {
+      check_patience();
+      return false;
+    }
+    const c10::AutoGradMode no_grad(false);
+    if (job_.deliver) job_.deliver();
+  } catch (const std::length_error& error) {  // a message that does not fit; what follows it is not affected
+    failure = as_dist_error(error, "weft: " + describe() + " failed");
+  } catch (const std::exception& error) {
+    channels_->give_up(describe() + " failed");
+    failure = as_dist_error(error, "weft: " + describe() + " failed");
+  }
+  concluding_ = true;
+  lock.unlock();  // those who are told may ask this Work
+  conclude(failure);
+  return true;
+}
+
+// Ends what takes too long, or waits for a rank that is gone.
+void Work::check_patience() {
+  const auto now = Clock::now();
+  constexpr auto kInspectEvery = std::chrono::milliseconds(50);
+  if (now - inspected_ >= kInspectEvery) {
+    inspected_ = now;
+    channels_->peers().require_alive();
+  }
+  if (now - started_ < call_.timeout) return;
+  throw mpi::TimeoutError("it reached its timeout of " +
+                          std::to_string(static_cast<double>(call_.timeout.count()) / 1000) +
+                          " s: another rank did not call it, called something else, or is too slow");
+}
+
+void Work::conclude(std::exception_ptr error) noexcept {
+  job_.operation.reset();
+  job_.deliver = nullptr;
+  job_.inputs.clear();
+  ended_ = Clock::now();
+  // The Future first: a Work that is complete has a Future that is.
+  try {
+    if (error) {
+      future_->setError(error);
+    } else {
+      future_->markCompleted(c10::IValue(job_.outputs));
+    }
+  } catch (const std::exception& callback) {
+    TORCH_WARN("weft: a callback of ", describe(), " failed: ", callback.what());
+  }
+  finish(error);
+}
+
+void Work::fail(const std::string& cause) noexcept {
+  {
+    const std::lock_guard lock(carrying_);
+    if (concluding_) return;
+    concluding_ = true;
+  }
+  conclude(as_dist_error(std::runtime_error(cause), "weft: " + describe() + " was given up"));
+}
+
+void Work::abort() {
+  channels_->give_up(describe() + " was aborted");
+  fail("aborted");
+}
+
+bool Work::isCompleted() {
+  const std::lock_guard lock(mutex_);
+  return completed_;
+}
+
+bool Work::isSuccess() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ && !exception_;
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  if (!carry_on()) {
+    const mpi::OperationScope scope(name_of(call_), nullptr);
+    // The operation's own timeout ends it, a little later than this one.
+    const auto patience = timeout.count() > 0 ? timeout : call_.timeout + std::chrono::seconds(5);
+    mpi::Waiter waiter({.operation = name_of(call_), .team = mpi::Team::world().get(), .timeout = patience});
+    try {
+      while (!carry_on()) waiter.idle();
+    } catch (const mpi::TimeoutError& error) {
+      std::rethrow_exception(as_dist_error(error, "weft: waiting for " + describe() + " reached its timeout "));
+    } catch (const mpi::PeerLost& error) {
+      channels_->give_up(error.what());
+      fail(error.what());
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  if (exception_) std::rethrow_exception(exception_);
+  return true;
+}
+
+int Work::sourceRank() const {
+  TORCH_CHECK(job_.source, "weft: only a receive from any rank has a source rank to ask for");
+  return job_.source();
+}
+
+float Work::getDuration() const {
+  const auto end = ended_ == Clock::time_point{} ? Clock::now() : ended_;
+  return std::chrono::duration<float, std::milli>(end - started_).count();
+}
+
+}  // namespace weft::process_group
