@@ -1,8 +1,11 @@
 #include "weft/mpi/direct_reduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <list>
+#include <map>
+#include <mutex>
 
 #include "weft/mpi/chunks.h"
 #include "weft/mpi/error.h"
@@ -20,6 +23,45 @@ std::int64_t block_elements(Datatype type) {
 
 std::int64_t chunks_for(std::int64_t elements, std::int64_t per_chunk) { return (elements + per_chunk - 1) / per_chunk; }
 
+// Scratch memory comes again and again in the same few sizes; fresh pages would cost more than the transfer.
+class ScratchPool {
+ public:
+  static std::shared_ptr<std::byte[]> take(std::size_t bytes) {
+    auto& pool = instance();
+    const std::size_t size = std::bit_ceil(bytes);
+    std::unique_ptr<std::byte[]> memory;
+    {
+      const std::lock_guard lock(pool.mutex_);
+      auto& free = pool.free_[size];
+      if (!free.empty()) {
+        memory = std::move(free.back());
+        free.pop_back();
+        pool.idle_bytes_ -= size;
+      }
+    }
+    if (memory == nullptr) memory = std::make_unique_for_overwrite<std::byte[]>(size);
+    return {memory.release(), [size](std::byte* returned) { instance().give_back(returned, size); }};
+  }
+
+ private:
+  static ScratchPool& instance() {
+    static auto* pool = new ScratchPool();  // requests given up may return memory at any time
+    return *pool;
+  }
+  void give_back(std::byte* memory, std::size_t size) {
+    constexpr std::size_t kMostIdleBytes = std::size_t{64} << 20;
+    std::unique_ptr<std::byte[]> owner(memory);
+    const std::lock_guard lock(mutex_);
+    if (idle_bytes_ + size > kMostIdleBytes) return;
+    idle_bytes_ += size;
+    free_[size].push_back(std::move(owner));
+  }
+
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<std::unique_ptr<std::byte[]>>> free_;
+  std::size_t idle_bytes_ = 0;
+};
+
 struct Element {
   Datatype type;
   MPI_Op op;
@@ -34,7 +76,7 @@ class BlockReduction {
       : own_(own), count_(static_cast<int>(count)), element_(element) {
     if (count == 0) return;
     const auto peers = static_cast<std::size_t>(comm.size() - 1);
-    scratch_ = std::make_shared<std::vector<std::byte>>(peers * static_cast<std::size_t>(count * element.size()));
+    scratch_ = ScratchPool::take(peers * static_cast<std::size_t>(count * element.size()));
     arriving_.resize(peers);
     for (int k = 1; k < comm.size(); ++k) {
       Request& request = arriving_[static_cast<std::size_t>(k - 1)] = Request(scratch_);
@@ -56,12 +98,12 @@ class BlockReduction {
   }
 
  private:
-  void* contribution(std::int64_t k) { return at(scratch_->data(), k * count_, element_.size()); }
+  void* contribution(std::int64_t k) { return at(scratch_.get(), k * count_, element_.size()); }
 
   void* own_;
   int count_;
   Element element_;
-  std::shared_ptr<std::vector<std::byte>> scratch_;
+  std::shared_ptr<std::byte[]> scratch_;
   std::vector<Request> arriving_;
   std::size_t added_ = 0;
 };

@@ -31,13 +31,13 @@ class BatchOperation final : public mpi::Operation {
  public:
   explicit BatchOperation(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
   bool advance() override {
-    while (!works_.empty()) {
-      auto* work = static_cast<Work*>(works_.back().get());
+    std::erase_if(works_, [](const auto& entry) {
+      auto* work = static_cast<Work*>(entry.get());
       if (!work->carry_on()) return false;
       if (!work->isSuccess()) std::rethrow_exception(work->exception());
-      works_.pop_back();
-    }
-    return true;
+      return true;
+    });
+    return works_.empty();
   }
 
  private:

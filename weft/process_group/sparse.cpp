@@ -76,7 +76,7 @@ Group::WorkPtr Group::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOp
 
   at::Tensor sum = at::_sparse_coo_tensor_unsafe(at::cat(indices, 1), at::cat(values, 0), mine.sizes()).coalesce();
   if (opts.reduceOp == c10d::ReduceOp::AVG) sum._values().div_(size_);
-  tensors.front().detach().copy_(sum);
+  tensors.front().copy_(sum);  // not of a detached one: a sparse tensor's copy_ exchanges its parts
   return launch(call, [&] {
     Job job;
     job.operation = std::make_unique<Nothing>();
