@@ -8,7 +8,7 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package lint format clean distclean
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance lint format clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,9 @@ test-asan:  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitiz
 
 test-tsan:  ## the C++ tests under ThreadSanitizer
 	@scripts/test.sh tsan
+
+conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2, 4 and 8 ranks: half an hour
+	@scripts/conformance.sh
 
 test-package:  ## `pip install .` into an empty prefix, and import
 	@scripts/test.sh package
