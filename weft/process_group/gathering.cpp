@@ -89,8 +89,8 @@ Job Group::all_gather_job(const Tensors& outputs, const at::Tensor& input) {
   TORCH_CHECK(mine.numel() == input.numel(), "weft: all_gather expects an output of ", input.numel(),
               " elements for this rank, like its input, got ", mine.numel());
   Job job;
-  job.inputs = {source_of(input)};
-  const at::Tensor& memory = job.inputs.front();
+  job.inputs = {input};
+  const at::Tensor memory = source_of(input);
   std::vector<Target> targets;
   std::vector<mpi::Outgoing> outgoing;
   std::vector<mpi::Incoming> incoming;
@@ -159,8 +159,8 @@ Group::WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::
   if (is_root) require_one_each(outputs.front(), size_, "gather");
   return launch(manner(c10d::OpType::GATHER, "weft:gather", opts), [&] {
     Job job;
-    job.inputs = {source_of(input)};
-    const at::Tensor& memory = job.inputs.front();
+    job.inputs = {input};
+    const at::Tensor memory = source_of(input);
     std::vector<Target> targets;
     std::vector<mpi::Incoming> incoming;
     if (is_root) {
@@ -194,11 +194,12 @@ Group::WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d:
       for (int rank = 0; rank < size_; ++rank) {
         const at::Tensor memory = source_of(inputs.front()[static_cast<std::size_t>(rank)]);
         outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});
-        job.inputs.push_back(memory);
+        job.memory.push_back(memory);
       }
+      job.inputs = inputs.front();
     }
     job.operation = mpi::exchange(outgoing, {{static_cast<int>(opts.rootRank), target.data(), target.bytes()}},
-                                  next_tag(), comm(), std::make_shared<Tensors>(job.inputs));
+                                  next_tag(), comm(), std::make_shared<Tensors>(job.memory));
     job.deliver = delivery({target});
     job.outputs = {output};
     return job;
@@ -223,9 +224,10 @@ Job Group::all_to_all_job(const Tensors& outputs, const Tensors& inputs) {
     const Target& target = targets.emplace_back(target_of(outputs[static_cast<std::size_t>(from)]));
     outgoing.push_back({to, memory.const_data_ptr(), bytes_of(memory)});
     incoming.push_back({from, target.data(), target.bytes()});
-    job.inputs.push_back(memory);
+    job.memory.push_back(memory);
   }
-  job.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), std::make_shared<Tensors>(job.inputs));
+  job.inputs = inputs;
+  job.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), std::make_shared<Tensors>(job.memory));
   job.deliver = delivery(std::move(targets));
   job.outputs = outputs;
   return job;
@@ -240,6 +242,7 @@ Group::WorkPtr Group::alltoall_base(at::Tensor& output, at::Tensor& input, std::
   return launch(manner(c10d::OpType::ALLTOALL_BASE, "weft:all_to_all", opts), [&] {
     const Target whole = target_of(output);
     Job job = all_to_all_job(parts_of(whole.memory, receives), parts_of(source_of(input), sends));
+    job.inputs = {input};
     job.deliver = delivery({whole});
     job.outputs = {output};
     return job;

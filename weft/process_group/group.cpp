@@ -134,6 +134,7 @@ Group::WorkPtr Group::launch_each(const Manner& manner, std::size_t count,
       if (one.deliver) deliveries.push_back(std::move(one.deliver));
       all.inputs.insert(all.inputs.end(), one.inputs.begin(), one.inputs.end());
       all.outputs.insert(all.outputs.end(), one.outputs.begin(), one.outputs.end());
+      all.memory.insert(all.memory.end(), one.memory.begin(), one.memory.end());
     }
     all.operation = std::move(operations);
     all.deliver = [deliveries = std::move(deliveries)] {

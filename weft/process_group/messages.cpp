@@ -81,8 +81,8 @@ Group::WorkPtr Group::send(Tensors& tensors, int dest, int tag) {
   require_tag(tag, channels_->messages());
   return launch({c10d::OpType::SEND, "weft:send", options_->timeout, /*async=*/true}, [&] {
     Job job;
-    job.inputs = {source_of(tensor)};
-    const at::Tensor& memory = job.inputs.front();
+    job.inputs = {tensor};
+    const at::Tensor memory = source_of(tensor);
     mpi::Request request(collective::keep_alive(memory));
     const MPI_Comm comm = channels_->messages().handle();
     mpi::for_each_chunk(static_cast<std::int64_t>(memory.nbytes()), [&](std::int64_t first, int n) {
@@ -117,6 +117,7 @@ Group::WorkPtr Group::receive(Tensors& tensors, int source, int tag, c10d::OpTyp
     };
     job.source = [sender] { return *sender; };
     job.operation = std::move(operation);
+    job.inputs = {tensor};
     job.outputs = {tensor};
     return job;
   });

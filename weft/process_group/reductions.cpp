@@ -96,8 +96,8 @@ Job Group::reduce_scatter_job(const Tensors& blocks, const at::Tensor& output, c
   std::vector<std::int64_t> counts;
   for (const at::Tensor& block : blocks) {
     require_same_type(block, output, "reduce_scatter");
-    job.inputs.push_back(reduction.prepared(block));
-    data.push_back(job.inputs.back().const_data_ptr());
+    job.memory.push_back(reduction.prepared(block));
+    data.push_back(job.memory.back().const_data_ptr());
     counts.push_back(block.numel());
   }
   TORCH_CHECK(counts[static_cast<std::size_t>(rank_)] == output.numel(), "weft: reduce_scatter expects an output of ",
@@ -105,10 +105,11 @@ Job Group::reduce_scatter_job(const Tensors& blocks, const at::Tensor& output, c
   job.operation = mpi::direct_reduce_scatter(std::move(data), std::move(counts), target.data(),
                                              collective::datatype_of(output.scalar_type()), reduction.op(), comm(),
                                              channels_->tags());
-  job.deliver = [reduction, target, inputs = job.inputs] {
+  job.deliver = [reduction, target] {
     reduction.finish(target.memory);
     target.deliver();
   };
+  job.inputs = blocks;
   job.outputs = {output};
   return job;
 }
@@ -125,7 +126,11 @@ Group::WorkPtr Group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
   TORCH_CHECK(input.numel() == output.numel() * size_, "weft: reduce_scatter_tensor expects an input of ",
               output.numel() * size_, " elements, ", size_, " times the output's, got ", input.numel());
   return launch(manner(c10d::OpType::_REDUCE_SCATTER_BASE, "weft:_reduce_scatter_base", opts),
-                [&] { return reduce_scatter_job(equal_pieces(input, size_), output, opts.reduceOp); });
+                [&] {
+                  Job job = reduce_scatter_job(equal_pieces(input, size_), output, opts.reduceOp);
+                  job.inputs = {input};
+                  return job;
+                });
 }
 
 Group::WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,

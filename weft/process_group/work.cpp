@@ -73,6 +73,7 @@ void Work::conclude(std::exception_ptr error) noexcept {
   job_.operation.reset();
   job_.deliver = nullptr;
   job_.inputs.clear();
+  job_.memory.clear();
   ended_ = Clock::now();
   // The Future first: a Work that is complete has a Future that is.
   try {

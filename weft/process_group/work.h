@@ -30,7 +30,8 @@ struct Job {
   std::unique_ptr<mpi::Operation> operation;
   std::function<void()> deliver;             // after the operation, before anybody is told; may be empty
   std::function<int()> source;               // who sent, of a message from anybody; may be empty
-  std::vector<at::Tensor> inputs, outputs;   // kept alive; the outputs are the Work's result
+  std::vector<at::Tensor> inputs, outputs;   // as the caller gave them: for profiles, and the Work's result
+  std::vector<at::Tensor> memory;            // what MPI reads, to live until the end
 };
 
 class Work final : public c10d::Work {
