@@ -1,35 +1,12 @@
 """Ranks that fail, leave or keep others waiting: nothing hangs, everybody says why. Each test is a job of its own."""
 
-import os
 import re
 import subprocess
 import sys
-import textwrap
-import time
 from pathlib import Path
 
 import pytest
-
-LAUNCHER = Path(__file__).parents[2] / "scripts" / "mpirun"
-LAUNCHERS_OWN = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPIR_")
-
-
-def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[int, str, float]:
-    """Status, stdout and stderr, seconds."""
-    script = path / "job.py"
-    script.write_text("import torch, weft\n" + textwrap.dedent(program))
-    # This test is a rank itself: what its launcher told it must not reach the job's.
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
-    start = time.monotonic()
-    job = subprocess.run(
-        [str(LAUNCHER), "-n", str(ranks), sys.executable, str(script)],
-        env={**clean, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return job.returncode, job.stdout + job.stderr, time.monotonic() - start
+from jobs import LAUNCHER, outside_of_any_job, run
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -169,17 +146,17 @@ def test_clean_end(tmp_path: Path) -> None:
 
 
 def test_without_a_launcher(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
     program = "import torch, weft; print(weft.world().all_reduce(torch.ones(1)).item())"
-    job = subprocess.run([sys.executable, "-c", program], env=clean, capture_output=True, text=True, check=False)
+    job = subprocess.run(
+        [sys.executable, "-c", program], env=outside_of_any_job(), capture_output=True, text=True, check=False
+    )
     assert job.returncode == 0 and job.stdout.strip() == "1.0", job.stderr
 
 
 def test_doctor_from_the_command_line(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
     command = [str(LAUNCHER), "-n", "2", sys.executable, "-m", "weft.doctor"]
-    job = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+    job = subprocess.run(command, env=outside_of_any_job(), capture_output=True, text=True, check=False)
     assert job.returncode == 0, job.stderr
     assert job.stdout.count("MPI library") == 1 and "ranks         2" in job.stdout
-    alone = subprocess.run(command[3:], env=clean, capture_output=True, text=True, check=False)
+    alone = subprocess.run(command[3:], env=outside_of_any_job(), capture_output=True, text=True, check=False)
     assert "no launcher" in alone.stdout and "mpirun -n 2" in alone.stdout

@@ -1,0 +1,34 @@
+"""Jobs that tests start: what ends, hangs or breaks does so in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+LAUNCHER = Path(__file__).parents[2] / "scripts" / "mpirun"
+LAUNCHERS_OWN = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPIR_")
+
+
+def outside_of_any_job() -> dict[str, str]:
+    """A test may be a rank itself: what its launcher told it must not reach the job's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
+
+
+def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[int, str, float]:
+    """Status, stdout and stderr, seconds."""
+    script = path / "job.py"
+    script.write_text("import torch, weft\n" + textwrap.dedent(program))
+    start = time.monotonic()
+    job = subprocess.run(
+        [str(LAUNCHER), "-n", str(ranks), sys.executable, str(script)],
+        env={**outside_of_any_job(), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return job.returncode, job.stdout + job.stderr, time.monotonic() - start

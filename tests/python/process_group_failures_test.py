@@ -1,0 +1,245 @@
+"""What breaks a torch.distributed group: ranks that stay away, leave or disagree. Each test is a job of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jobs
+import pytest
+from default_group import BACKEND, not_gloo
+
+# What each job begins with; `start` is init_process_group.
+PREAMBLE = """
+import time
+from datetime import timedelta
+import torch.distributed as dist
+from default_group import start
+
+def attempt(run):
+    begin = time.monotonic()
+    try:
+        run()
+        print(f"[{rank}] nothing happened", flush=True)
+    except RuntimeError as error:
+        print(f"[{rank}] after {time.monotonic() - begin:.1f} s: {' '.join(str(error).split())}", flush=True)
+
+rank, size = weft.world().rank, weft.world().size
+"""
+
+
+def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[int, str, float]:
+    here = str(Path(__file__).parent)
+    return jobs.run(path, PREAMBLE + program, ranks, PYTHONPATH=here, **environment)
+
+
+def told(text: str, rank: int) -> tuple[float, str]:
+    """When and what a rank's attempt raised."""
+    line = re.search(rf"\[{rank}\] after ([\d.]+) s: (.*)", text)
+    assert line, text
+    return float(line[1]), line[2]
+
+
+CALLS = {
+    "all_reduce": "dist.all_reduce(torch.ones(3), group=group)",
+    "all_reduce of much": "dist.all_reduce(torch.ones(1 << 20), group=group)",
+    "broadcast": "dist.broadcast(torch.ones(1 << 20), 1, group=group)",
+    "all_gather": "dist.all_gather([torch.ones(3) for _ in range(size)], torch.ones(3), group=group)",
+    "reduce_scatter": "dist.reduce_scatter_single(torch.ones(3), torch.ones(3 * size), group=group)",
+    "all_to_all": "dist.all_to_all_single(torch.ones(size), torch.ones(size), group=group)",
+    "barrier": "dist.barrier(group=group)",
+    "recv": "dist.recv(torch.ones(3), 1, group=group)",
+}
+
+
+def test_timeout_names_the_operation(tmp_path: Path) -> None:
+    """Each in a group of its own, which is broken then; the world goes on."""
+    attempts = "".join(f"    attempt(lambda group=groups[{i}]: {call})\n" for i, call in enumerate(CALLS.values()))
+    program = f"""
+start()
+groups = [dist.new_group(timeout=timedelta(seconds=1)) for _ in range({len(CALLS)})]
+for group in groups:
+    dist.barrier(group)
+if rank == 0:
+{attempts}
+x = torch.ones(1)
+dist.all_reduce(x)
+print("sum", x.item(), flush=True)
+"""
+    _, text, _ = run(tmp_path, program)
+    attempted = re.findall(r"\[0\] after ([\d.]+) s: (.*)", text)
+    assert len(attempted) == len(CALLS), text
+    for name, (when, what) in zip(CALLS, attempted, strict=True):
+        assert 0.8 < float(when) < 5
+        assert BACKEND == "gloo" or (name.split()[0] in what and re.search(r"(?i)timeout|timed out", what)), what
+    assert text.count("sum 2.0") == 2
+
+
+def test_every_other_rank_is_told(tmp_path: Path) -> None:
+    program = """
+start(timeout=timedelta(seconds=2))
+dist.barrier()
+if rank != 1:
+    attempt(lambda: dist.all_reduce(torch.ones(3)))
+else:
+    time.sleep(5)
+"""
+    _, text, seconds = run(tmp_path, program, ranks=4)
+    for rank in (0, 2, 3):
+        when, what = told(text, rank)
+        assert when < 10 and (BACKEND == "gloo" or "all_reduce" in what)
+    assert seconds < 60
+
+
+@not_gloo
+def test_group_out_of_step_is_not_used_again(tmp_path: Path) -> None:
+    program = """
+start()
+short = dist.new_group(timeout=timedelta(seconds=1))
+dist.barrier(short)
+if rank == 0:
+    attempt(lambda: dist.all_reduce(torch.ones(3), group=short))
+    attempt(lambda: dist.broadcast(torch.ones(3), 0, group=short))
+dist.barrier()
+"""
+    _, text, _ = run(tmp_path, program)
+    (_, first), (when, second) = re.findall(r"\[0\] after ([\d.]+) s: (.*)", text)
+    assert "all_reduce" in first
+    assert float(when) < 0.5 and "all_reduce" in second  # it says what went wrong before
+
+
+def test_timeout_through_the_work(tmp_path: Path) -> None:
+    program = """
+start(timeout=timedelta(seconds=2))
+dist.barrier()
+if rank == 0:
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    attempt(work.wait)
+    attempt(work.get_future().wait)
+    print("completed", work.is_completed(), "exception", work.exception() is not None, flush=True)
+else:
+    time.sleep(5)
+"""
+    _, text, _ = run(tmp_path, program)
+    assert len(re.findall(r"\[0\] after", text)) == 2 and "nothing happened" not in text
+    if BACKEND != "gloo":
+        assert "completed True exception True" in text
+        assert all("all_reduce" in line for line in re.findall(r"\[0\] after.*", text))
+
+
+@not_gloo
+def test_timeout_of_one_call(tmp_path: Path) -> None:
+    program = """
+start()
+dist.barrier()
+if rank == 0:
+    attempt(lambda: dist.barrier(timeout=timedelta(seconds=1)))
+else:
+    time.sleep(4)
+"""
+    _, text, _ = run(tmp_path, program)
+    when, what = told(text, 0)
+    assert when < 3 and "barrier" in what
+
+
+@pytest.mark.parametrize("everybody", [False, True])
+def test_monitored_barrier_names_who_is_missing(everybody: bool, tmp_path: Path) -> None:
+    """torch.distributed.monitored_barrier asks for gloo by name; the group's own method does not."""
+    program = f"""
+start()
+limit = timedelta(seconds=2)
+dist.group.WORLD.monitored_barrier(limit)
+if rank == 0:
+    attempt(lambda: dist.group.WORLD.monitored_barrier(limit, wait_all_ranks={everybody}))
+else:
+    time.sleep(4)
+"""
+    _, text, _ = run(tmp_path, program, ranks=3)
+    when, what = told(text, 0)
+    assert when < 10 and re.search(r"(?i)monitored.?barrier", what)
+    assert re.search(r"(?i)ranks? 1, 2\b" if everybody else r"(?i)rank 1\b", what), what
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_end_without_destroying(ranks: int, tmp_path: Path) -> None:
+    program = """
+start()
+sub = dist.new_group()
+dist.all_reduce(torch.ones(1000), group=sub, async_op=True)
+dist.all_reduce(torch.ones(1))
+print("end", flush=True)
+"""
+    status, text, seconds = run(tmp_path, program, ranks)
+    assert status == 0 and text.count("end") == ranks and seconds < 60, text
+
+
+def test_destroyed_and_made_again(tmp_path: Path) -> None:
+    program = """
+for _ in range(3):
+    start()
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    print("sum", x.item(), flush=True)
+"""
+    status, text, _ = run(tmp_path, program)
+    assert status == 0 and text.count("sum 2.0") == 6, text
+
+
+def test_use_after_the_end_is_an_error(tmp_path: Path) -> None:
+    program = """
+start()
+group = dist.group.WORLD
+dist.barrier()
+dist.destroy_process_group()
+try:
+    dist.all_reduce(torch.ones(1))
+except ValueError as error:
+    print("told", error, flush=True)
+"""
+    status, text, _ = run(tmp_path, program)
+    assert status == 0 and text.count("told Default process group has not been initialized") == 2, text
+
+
+@pytest.mark.parametrize("other", ["dist.broadcast(torch.ones(3), 0)", "dist.all_reduce(torch.ones(4))"])
+def test_torch_finds_mismatches_in_debug_mode(other: str, tmp_path: Path) -> None:
+    program = f"""
+start(timeout=timedelta(seconds=20))
+dist.barrier()
+attempt(lambda: dist.all_reduce(torch.ones(3)) if rank == 0 else {other})
+"""
+    _, text, _ = run(tmp_path, program, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    for rank in range(2):
+        assert re.search(r"Detected mismatch between collectives on ranks|shapes", told(text, rank)[1]), text
+
+
+@not_gloo
+def test_variables_of_another_launcher(tmp_path: Path) -> None:
+    """As torchrun sets them, with no mpirun in sight."""
+    program = "import weft, torch.distributed as dist; dist.init_process_group('weft')"
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29577"}
+    job = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**jobs.outside_of_any_job(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert job.returncode != 0 and "mpirun -n" in job.stderr, job.stderr
+
+
+@not_gloo
+def test_without_any_launcher(tmp_path: Path) -> None:
+    program = "import weft, torch.distributed as dist; dist.init_process_group('weft')"
+    job = subprocess.run(
+        [sys.executable, "-c", program],
+        env=jobs.outside_of_any_job(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert job.returncode != 0 and "mpirun -n" in job.stderr, job.stderr
