@@ -21,6 +21,11 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/forward_backward")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/collective/python_overhead.py")],
     ],
+    "process_group": [
+        [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],
+        [MPIRUN, "-n", "4", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],
+        [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/process_group/ddp_step.py")],
+    ],
 }
 
 

@@ -5,11 +5,9 @@ mpirun -n 2 python benchmarks/collective/python_overhead.py
 
 from __future__ import annotations
 
-import json
 import os
-import statistics
-import time
-from collections.abc import Callable
+import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -17,30 +15,10 @@ import torch.distributed.nn.functional as dist_functional
 
 import weft
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from timing import compare, report
+
 SIZES = [1, 1 << 10, 1 << 16, 1 << 20, 1 << 24]
-
-
-def compare(alternatives: dict[str, Callable[[], None]], calls: int, repeats: int) -> dict[str, float]:
-    """Microseconds per call: every repeat runs all alternatives, the median of the slowest rank's mean counts."""
-    comm = weft.world()
-    samples: dict[str, list[float]] = {name: [] for name in alternatives}
-    for repeat in range(repeats + 1):
-        for name, run in alternatives.items():
-            comm.barrier()
-            start = time.perf_counter()
-            for _ in range(calls):
-                run()
-            mine = torch.tensor((time.perf_counter() - start) / calls * 1e6)
-            slowest = comm.all_reduce(mine, "max").item()
-            if repeat:  # the first repeat warms up
-                samples[name].append(slowest)
-    return {name: statistics.median(times) for name, times in samples.items()}
-
-
-def report(name: str, value: float, peer: str, peer_value: float) -> None:
-    if weft.world().rank == 0:
-        figure = {"name": name, "value": round(value, 3), "unit": "us", "peer": f"{peer} {peer_value:.3f} us"}
-        print(json.dumps({**figure, "ratio": round(value / peer_value, 3)}), flush=True)
 
 
 def measure(size: int) -> None:
