@@ -1,5 +1,7 @@
 #include "weft/mpi/error.h"
 
+#include "weft/mpi/truncated.h"
+
 namespace weft::mpi {
 namespace {
 
@@ -24,8 +26,10 @@ void throw_mpi_error(int rc, const char* function, MPI_Comm comm) {
   int length = 0;
   MPI_Error_class(rc, &error_class);
   MPI_Error_string(rc, text, &length);
-  throw MpiError(std::string("weft.MpiError: ") + function + " failed" + describe(comm) + ": " + text + " (class " +
-                 std::to_string(error_class) + ")");
+  const std::string what = std::string("weft.MpiError: ") + function + " failed" + describe(comm) + ": " + text +
+                           " (class " + std::to_string(error_class) + ")";
+  if (error_class == MPI_ERR_TRUNCATE) throw Truncated(what);
+  throw MpiError(what);
 }
 
 }  // namespace weft::mpi

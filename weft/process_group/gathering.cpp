@@ -23,6 +23,13 @@ void require_one_each(const Tensors& tensors, int ranks, const char* what) {
   }
 }
 
+void require_size(const Tensors& pieces, const at::Tensor& like, const char* what) {
+  for (const at::Tensor& piece : pieces) {
+    TORCH_CHECK(piece.numel() == like.numel(), "weft: ", what, " expects tensors of one size: this rank's own has ",
+                like.numel(), " elements, got ", piece.numel(), " in the list");
+  }
+}
+
 // Consecutive parts of the first dimension, as views.
 Tensors parts_of(const at::Tensor& whole, const std::vector<std::int64_t>& sizes) {
   Tensors parts;
@@ -156,7 +163,11 @@ Group::WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::
   const bool is_root = rank_ == opts.rootRank;
   TORCH_CHECK(outputs.size() == (is_root ? 1 : 0), "weft: gather expects ", is_root ? "one list of tensors" : "no list",
               " on rank ", rank_, ", got ", outputs.size());
-  if (is_root) require_one_each(outputs.front(), size_, "gather");
+  if (is_root) {
+    require_one_each(outputs.front(), size_, "gather");
+    require_same_type(input, outputs.front().front(), "gather");
+    require_size(outputs.front(), input, "gather");
+  }
   return launch(manner(c10d::OpType::GATHER, "weft:gather", opts), [&] {
     Job job;
     job.inputs = {input};
@@ -164,7 +175,6 @@ Group::WorkPtr Group::gather(TensorLists& outputs, Tensors& inputs, const c10d::
     std::vector<Target> targets;
     std::vector<mpi::Incoming> incoming;
     if (is_root) {
-      require_same_type(input, outputs.front().front(), "gather");
       for (int rank = 0; rank < size_; ++rank) {
         const Target& target = targets.emplace_back(target_of(outputs.front()[static_cast<std::size_t>(rank)]));
         incoming.push_back({rank, target.data(), target.bytes()});
@@ -184,13 +194,16 @@ Group::WorkPtr Group::scatter(Tensors& outputs, TensorLists& inputs, const c10d:
   const bool is_root = rank_ == opts.rootRank;
   TORCH_CHECK(inputs.size() == (is_root ? 1 : 0), "weft: scatter expects ", is_root ? "one list of tensors" : "no list",
               " on rank ", rank_, ", got ", inputs.size());
-  if (is_root) require_one_each(inputs.front(), size_, "scatter");
+  if (is_root) {
+    require_one_each(inputs.front(), size_, "scatter");
+    require_same_type(inputs.front().front(), output, "scatter");
+    require_size(inputs.front(), output, "scatter");
+  }
   return launch(manner(c10d::OpType::SCATTER, "weft:scatter", opts), [&] {
     Job job;
     const Target target = target_of(output);
     std::vector<mpi::Outgoing> outgoing;
     if (is_root) {
-      require_same_type(inputs.front().front(), output, "scatter");
       for (int rank = 0; rank < size_; ++rank) {
         const at::Tensor memory = source_of(inputs.front()[static_cast<std::size_t>(rank)]);
         outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});

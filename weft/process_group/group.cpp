@@ -106,7 +106,9 @@ Group::WorkPtr Group::launch(const Manner& manner, const std::function<Job()>& b
     channels_->require_usable();
     const c10::AutoGradMode no_grad(false);
     Job job = begin();
-    const Call call{manner.type, manner.title, ++sequence_, manner.timeout};
+    // Collectives are numbered alike on all ranks; messages and batches of them are some ranks' own business.
+    const bool collective = !c10d::isP2POp(manner.type) && manner.type != c10d::OpType::COALESCED;
+    const Call call{manner.type, manner.title, collective ? ++sequence_ : sequence_.load(), manner.timeout};
     work = c10::make_intrusive<Work>(channels_, call, std::move(job));
   }
   if (coalescing_) {

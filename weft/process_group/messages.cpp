@@ -1,12 +1,14 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
 
 #include "weft/collective/tensor.h"
 #include "weft/mpi/chunks.h"
 #include "weft/mpi/error.h"
-#include "weft/mpi/exchange.h"
+#include "weft/mpi/truncated.h"
 #include "weft/process_group/group.h"
 #include "weft/process_group/memory.h"
 
@@ -24,7 +26,11 @@ class ReceiveOperation final : public mpi::Operation {
 
   bool advance() override {
     while (received_ < expected_ || !any_received_) {
-      if (!part_.test()) return false;
+      try {
+        if (!part_.test()) return false;
+      } catch (const mpi::Truncated&) {
+        throw misfit("a longer one");
+      }
       take();
     }
     return true;
@@ -49,11 +55,15 @@ class ReceiveOperation final : public mpi::Operation {
     any_received_ = true;
     received_ += asked_;
     if (got != asked_) {
-      throw std::length_error("expected a message of " + std::to_string(expected_) + " bytes from rank " +
-                              std::to_string(source_) + ", got one of " + std::to_string(received_ - asked_ + got) +
-                              " bytes: sender and receiver use tensors of different sizes or types");
+      throw misfit("one of " + std::to_string(received_ - asked_ + got) + " bytes");
     }
     if (received_ < expected_) post();
+  }
+
+  [[nodiscard]] std::length_error misfit(const std::string& got) const {
+    return std::length_error("expected a message of " + std::to_string(expected_) + " bytes from " +
+                             (source_ == MPI_ANY_SOURCE ? "any rank" : "rank " + std::to_string(source_)) + ", got " +
+                             got + ": sender and receiver use tensors of different sizes or types");
   }
 
   mpi::CommunicatorView comm_;
