@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import torch
-from torch.distributed import Store, TCPStore
+from torch._C._distributed_c10d import Store, TCPStore
 
 from . import _library
 from .communicator import Communicator, world

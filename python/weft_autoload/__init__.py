@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 # What launchers of MPI jobs set: Open MPI, PMIx in general, MPICH's Hydra and srun's PMI, srun.
 LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK", "SLURM_PROCID")
@@ -53,8 +53,8 @@ def _create(options: Any, backend_options: Any) -> Any:
 
 
 def _register_rendezvous() -> None:
-    """Makes `env://`, init_process_group's default, take rank, size and meeting point from MPI where the variables that it
-    wants are not set and it could only fail. Where they are set nothing changes, for any backend."""
+    """Makes `env://`, init_process_group's default, take rank, size and meeting point from MPI where the variables that
+    it wants are not set and it could only fail. Where they are set nothing changes, for any backend."""
     handlers = import_module("torch.distributed.rendezvous")._rendezvous_handlers
     original = handlers["env"]
     if getattr(original, "by_weft", False):

@@ -64,8 +64,7 @@ TEST_F(DirectReduce, SeveralAtOnceEndInAnyOrder) {
   std::vector<std::unique_ptr<Operation>> operations;
   for (int i = 0; i < kOperations; ++i) {
     data.push_back(values(rank_, count, i));
-    operations.push_back(
-        direct_all_reduce(data.back().data(), count, Datatype::kInt64, ReduceOp::kSum, comm_, tags_));
+    operations.push_back(direct_all_reduce(data.back().data(), count, Datatype::kInt64, ReduceOp::kSum, comm_, tags_));
   }
   std::vector<bool> done(kOperations, false);
   while (std::find(done.begin(), done.end(), false) != done.end()) {

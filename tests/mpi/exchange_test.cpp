@@ -18,8 +18,12 @@ void finish(Operation& operation) {
 }
 
 // How many bytes one rank sends another; nothing from even to odd ranks.
-std::size_t bytes(int from, int to) { return from % 2 == 0 && to % 2 == 1 ? 0 : static_cast<std::size_t>(11 * from + to + 1); }
-std::vector<char> piece(int from, int to) { return std::vector<char>(bytes(from, to), static_cast<char>(16 * from + to)); }
+std::size_t bytes(int from, int to) {
+  return from % 2 == 0 && to % 2 == 1 ? 0 : static_cast<std::size_t>(11 * from + to + 1);
+}
+std::vector<char> piece(int from, int to) {
+  return std::vector<char>(bytes(from, to), static_cast<char>(16 * from + to));
+}
 
 class Exchange : public testing::TestWithParam<std::int64_t> {
  protected:

@@ -1,4 +1,5 @@
-// Who is still there. That a killed rank is named is tested with a real job, by tests/python/process_group_killed_test.py.
+// Who is still there. That a killed rank is named is tested with a real job, by
+// tests/python/process_group_killed_test.py.
 #include "weft/mpi/peers.h"
 
 #include <gtest/gtest.h>

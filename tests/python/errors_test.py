@@ -5,7 +5,6 @@ import torch
 
 import weft
 
-
 pytestmark = pytest.mark.usefixtures("works_afterwards")
 
 

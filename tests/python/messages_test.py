@@ -5,7 +5,6 @@ import torch
 
 import weft
 
-
 several = pytest.mark.skipif("weft.world().size == 1")
 
 

@@ -6,7 +6,6 @@ from torch.utils.checkpoint import checkpoint
 
 import weft
 
-
 pytestmark = pytest.mark.usefixtures("works_afterwards")
 
 

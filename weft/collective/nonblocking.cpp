@@ -128,7 +128,8 @@ c10::intrusive_ptr<Pending> iall_reduce(const Tensor& x, const Comm& comm, Reduc
     return out.to(device);
   };
   if (call.recording()) {
-    record_start(pending, x, x.sizes(), overlapping_reply([comm, op](const Tensor& g) { return iall_reduce(g, comm, op); }));
+    record_start(pending, x, x.sizes(),
+                 overlapping_reply([comm, op](const Tensor& g) { return iall_reduce(g, comm, op); }));
   }
   return pending;
 }

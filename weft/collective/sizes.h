@@ -28,7 +28,8 @@ using mpi::total_of;
 // The size of this rank's piece while tracing. A symbolic total is assumed to divide evenly.
 [[nodiscard]] c10::SymInt traced_piece(const c10::SymInt& total, at::OptionalIntArrayRef given, const mpi::Team& team);
 
-// The shape of all ranks' tensors joined along `dim` while tracing, which cannot ask the others: equal sizes are assumed.
+// The shape of all ranks' tensors joined along `dim` while tracing, which cannot ask the others: equal sizes are
+// assumed.
 [[nodiscard]] std::vector<c10::SymInt> traced_whole(const at::Tensor& x, std::int64_t dim, const mpi::Team& team);
 
 void tell_gradient_call(const Sizes& sizes);

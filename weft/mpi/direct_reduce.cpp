@@ -17,11 +17,11 @@ namespace {
 constexpr std::int64_t kBlockBytes = std::int64_t{256} << 10;
 constexpr std::size_t kChunksUnderWay = 3;
 
-std::int64_t block_elements(Datatype type) {
-  return std::min(kBlockBytes / size_of(type), options().max_count);
-}
+std::int64_t block_elements(Datatype type) { return std::min(kBlockBytes / size_of(type), options().max_count); }
 
-std::int64_t chunks_for(std::int64_t elements, std::int64_t per_chunk) { return (elements + per_chunk - 1) / per_chunk; }
+std::int64_t chunks_for(std::int64_t elements, std::int64_t per_chunk) {
+  return (elements + per_chunk - 1) / per_chunk;
+}
 
 // Scratch memory comes again and again in the same few sizes; fresh pages would cost more than the transfer.
 class ScratchPool {
@@ -117,7 +117,11 @@ struct Span {
 class AllReduceChunk {
  public:
   AllReduceChunk(std::byte* data, std::int64_t count, Element element, CommunicatorView comm, int tag)
-      : data_(data), count_(count), element_(element), comm_(comm), tag_(tag),
+      : data_(data),
+        count_(count),
+        element_(element),
+        comm_(comm),
+        tag_(tag),
         reduction_(mine().data, mine().count, element, comm, tag) {
     for_others([&](int peer) { send(block(peer), peer, contributions_); });
   }

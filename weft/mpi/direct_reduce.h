@@ -1,8 +1,8 @@
 // Reductions without a ring: every rank sends each block to the rank that reduces it, which adds up what arrives.
 //
-// Large vectors go through in chunks, a few of them under way at a time, so that scratch memory stays small and in cache
-// and the adding overlaps the copying. The order of the additions depends on the number of ranks only, so that results
-// are the same in every run and, because each block is reduced by one rank, bit-identical on all ranks.
+// Large vectors go through in chunks, a few of them under way at a time, so that scratch memory stays small and in
+// cache and the adding overlaps the copying. The order of the additions depends on the number of ranks only, so that
+// results are the same in every run and, because each block is reduced by one rank, bit-identical on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace weft::mpi {
 
-// Numbers for the messages of one operation after another. Ranks that perform the same operations in the same order draw
-// the same tags; a tag comes again only after all others.
+// Numbers for the messages of one operation after another. Ranks that perform the same operations in the same order
+// draw the same tags; a tag comes again only after all others.
 class TagSequence {
  public:
   TagSequence() = default;

@@ -18,7 +18,7 @@ namespace {
 std::uint64_t this_machine() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat numbering {};
+  struct stat numbering{};
   static_cast<void>(stat("/proc/self/ns/pid", &numbering));
   return std::hash<std::string>()(boot + "/" + std::to_string(numbering.st_ino) + "/" + Environment::processor_name());
 }
@@ -56,8 +56,8 @@ std::optional<int> Peers::find_lost() const {
 
 void Peers::require_alive() const {
   if (const auto lost = find_lost()) {
-    throw PeerLost(*lost, "its process " + std::to_string(peers_[static_cast<std::size_t>(*lost)].process) +
-                              " has ended");
+    throw PeerLost(*lost,
+                   "its process " + std::to_string(peers_[static_cast<std::size_t>(*lost)].process) + " has ended");
   }
 }
 

@@ -15,8 +15,8 @@ class Peers {
   // Collective: the ranks tell each other where they run.
   explicit Peers(CommunicatorView comm);
 
-  // Throws PeerLost naming a rank whose process has ended. Only those on this machine can be seen; of the others MPI and
-  // the timeout tell.
+  // Throws PeerLost naming a rank whose process has ended. Only those on this machine can be seen; of the others MPI
+  // and the timeout tell.
   void require_alive() const;
 
  private:

@@ -54,8 +54,8 @@ std::vector<std::int64_t> split_sizes(const std::vector<std::int64_t>& given, co
                 " divides by ", ranks, " ranks, or split sizes");
     return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), total / ranks);
   }
-  TORCH_CHECK(static_cast<int>(given.size()) == ranks, "weft: all_to_all expects one ", which, " split size for each of ",
-              ranks, " ranks, got ", given.size());
+  TORCH_CHECK(static_cast<int>(given.size()) == ranks, "weft: all_to_all expects one ", which,
+              " split size for each of ", ranks, " ranks, got ", given.size());
   std::int64_t sum = 0;
   for (const std::int64_t size : given) {
     TORCH_CHECK(size >= 0, "weft: all_to_all expects ", which, " split sizes of at least 0, got ", size);

@@ -17,7 +17,8 @@ namespace weft::process_group {
 namespace {
 
 constexpr const char* kHowToStart =
-    "start every rank by MPI: `mpirun -n 4 python train.py` or `srun -n 4 python train.py` (not torchrun, and not without "
+    "start every rank by MPI: `mpirun -n 4 python train.py` or `srun -n 4 python train.py` (not torchrun, and not "
+    "without "
     "a launcher)";
 
 std::vector<int> everybody() {
@@ -89,9 +90,8 @@ c10::intrusive_ptr<c10d::Backend> Group::split(const c10::intrusive_ptr<c10d::St
     require_root(rank, "split");
     members.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
   }
-  const std::string name = opts && !opts->group_name.empty()
-                               ? opts->group_name
-                               : channels_->name() + ".split" + std::to_string(number);
+  const std::string name =
+      opts && !opts->group_name.empty() ? opts->group_name : channels_->name() + ".split" + std::to_string(number);
   return over(members, name, opts ? opts->timeout : options_->timeout);
 }
 

@@ -1,8 +1,9 @@
 // The c10d backend `weft`: torch.distributed over MPI.
 //
 // Every operation is started by the calling thread, in program order, and is a state machine from then on: a caller who
-// waits carries it on himself, with no other thread in between; what nobody waits for is carried on by the progress thread.
-// Nothing blocks inside MPI, so everything can time out and operations of different groups never wait for each other.
+// waits carries it on himself, with no other thread in between; what nobody waits for is carried on by the progress
+// thread. Nothing blocks inside MPI, so everything can time out and operations of different groups never wait for each
+// other.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -28,8 +29,8 @@ class Group final : public c10d::Backend {
   Group(std::shared_ptr<Channels> channels, const std::vector<int>& ranks, std::chrono::milliseconds timeout);
   ~Group() override;
 
-  // What init_process_group and new_group ask for. Throws, saying how to start the job, if the launcher gave other ranks
-  // or another number of them than MPI has.
+  // What init_process_group and new_group ask for. Throws, saying how to start the job, if the launcher gave other
+  // ranks or another number of them than MPI has.
   [[nodiscard]] static c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions& options);
   // Collective over `ranks` of MPI_COMM_WORLD. The first group of a process must be everybody's.
   [[nodiscard]] static c10::intrusive_ptr<Group> over(const std::vector<int>& ranks, const std::string& name,

@@ -9,9 +9,7 @@
 namespace weft::process_group {
 namespace {
 
-bool is_plain(const at::Tensor& x) {
-  return x.device().is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg();
-}
+bool is_plain(const at::Tensor& x) { return x.device().is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg(); }
 
 mpi::ReduceOp translated(const c10d::ReduceOp& op) {
   switch (op) {
@@ -96,8 +94,8 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what)
 }
 
 void require_same_type(const at::Tensor& a, const at::Tensor& b, const char* what) {
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "weft: ", what, " expects tensors of one type, got ",
-              a.scalar_type(), " and ", b.scalar_type());
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "weft: ", what, " expects tensors of one type, got ", a.scalar_type(),
+              " and ", b.scalar_type());
 }
 
 }  // namespace weft::process_group

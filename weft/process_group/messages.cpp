@@ -19,7 +19,11 @@ namespace {
 class ReceiveOperation final : public mpi::Operation {
  public:
   ReceiveOperation(const Target& target, int source, int tag, mpi::CommunicatorView comm)
-      : comm_(comm), tag_(tag), source_(source), expected_(target.bytes()), data_(target.data()),
+      : comm_(comm),
+        tag_(tag),
+        source_(source),
+        expected_(target.bytes()),
+        data_(target.data()),
         keep_(collective::keep_alive(target.memory)) {
     post();
   }
@@ -42,8 +46,8 @@ class ReceiveOperation final : public mpi::Operation {
   void post() {
     const auto bytes = std::min(mpi::options().max_count, expected_ - received_);
     part_ = mpi::Request(keep_);
-    mpi::check(MPI_Irecv(mpi::at(data_, received_, 1), static_cast<int>(bytes), MPI_BYTE, source_, tag_,
-                         comm_.handle(), part_.add()),
+    mpi::check(MPI_Irecv(mpi::at(data_, received_, 1), static_cast<int>(bytes), MPI_BYTE, source_, tag_, comm_.handle(),
+                         part_.add()),
                "MPI_Irecv", comm_.handle());
     asked_ = bytes;
   }

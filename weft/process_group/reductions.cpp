@@ -35,8 +35,8 @@ Job Group::all_reduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op) {
     mpi::all_reduce_start(target.data(), target.data(), target.memory.numel(), type, reduction.op(), comm(), request);
     job.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
   } else {
-    job.operation = mpi::direct_all_reduce(target.data(), target.memory.numel(), type, reduction.op(), comm(),
-                                           channels_->tags());
+    job.operation =
+        mpi::direct_all_reduce(target.data(), target.memory.numel(), type, reduction.op(), comm(), channels_->tags());
   }
   job.deliver = [reduction, target] {
     reduction.finish(target.memory);
@@ -125,22 +125,20 @@ Group::WorkPtr Group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
                                            const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(input.numel() == output.numel() * size_, "weft: reduce_scatter_tensor expects an input of ",
               output.numel() * size_, " elements, ", size_, " times the output's, got ", input.numel());
-  return launch(manner(c10d::OpType::_REDUCE_SCATTER_BASE, "weft:_reduce_scatter_base", opts),
-                [&] {
-                  Job job = reduce_scatter_job(equal_pieces(input, size_), output, opts.reduceOp);
-                  job.inputs = {input};
-                  return job;
-                });
+  return launch(manner(c10d::OpType::_REDUCE_SCATTER_BASE, "weft:_reduce_scatter_base", opts), [&] {
+    Job job = reduce_scatter_job(equal_pieces(input, size_), output, opts.reduceOp);
+    job.inputs = {input};
+    return job;
+  });
 }
 
 Group::WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                       const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == inputs.size(), "weft: reduce_scatter expects as many outputs as inputs, got ",
               outputs.size(), " and ", inputs.size());
-  return launch_each(manner(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "weft:reduce_scatter", opts), inputs.size(),
-                     [&](std::size_t i) {
-                       return reduce_scatter_job(equal_pieces(inputs[i], size_), outputs[i], opts.reduceOp);
-                     });
+  return launch_each(
+      manner(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "weft:reduce_scatter", opts), inputs.size(),
+      [&](std::size_t i) { return reduce_scatter_job(equal_pieces(inputs[i], size_), outputs[i], opts.reduceOp); });
 }
 
 }  // namespace weft::process_group

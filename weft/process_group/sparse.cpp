@@ -63,8 +63,8 @@ Group::WorkPtr Group::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOp
   for (int rank = 0; rank < size_; ++rank) {
     const at::Tensor& theirs = outlines[static_cast<std::size_t>(rank)];
     TORCH_CHECK(theirs.slice(0, 1).equal(outline.slice(0, 1)),
-                "weft: a sparse all_reduce expects the same type, shape and sparse dimensions on all ranks; rank ", rank,
-                "'s differ from those of rank ", rank_);
+                "weft: a sparse all_reduce expects the same type, shape and sparse dimensions on all ranks; rank ",
+                rank, "'s differ from those of rank ", rank_);
     const auto entries = theirs[0].item<std::int64_t>();
     indices.push_back(at::empty({mine.sparse_dim(), entries}, mine._indices().options()));
     auto shape = mine._values().sizes().vec();

@@ -28,10 +28,10 @@ struct Call {
 // What there is to do.
 struct Job {
   std::unique_ptr<mpi::Operation> operation;
-  std::function<void()> deliver;             // after the operation, before anybody is told; may be empty
-  std::function<int()> source;               // who sent, of a message from anybody; may be empty
-  std::vector<at::Tensor> inputs, outputs;   // as the caller gave them: for profiles, and the Work's result
-  std::vector<at::Tensor> memory;            // what MPI reads, to live until the end
+  std::function<void()> deliver;            // after the operation, before anybody is told; may be empty
+  std::function<int()> source;              // who sent, of a message from anybody; may be empty
+  std::vector<at::Tensor> inputs, outputs;  // as the caller gave them: for profiles, and the Work's result
+  std::vector<at::Tensor> memory;           // what MPI reads, to live until the end
 };
 
 class Work final : public c10d::Work {
@@ -66,7 +66,7 @@ class Work final : public c10d::Work {
   Call call_;
   Job job_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  std::mutex carrying_;  // held by the thread that carries on
+  std::mutex carrying_;      // held by the thread that carries on
   bool concluding_ = false;  // under carrying_: the communication has ended, and those who wait are being told
   Clock::time_point started_ = Clock::now();
   Clock::time_point inspected_ = started_;
