@@ -232,7 +232,8 @@ def test_buckets_travel_while_gradients_are_computed(rank: int, size: int, tmp_p
     reductions = spans(trace, lambda name: name == f"{BACKEND}:all_reduce")
     layers = spans(trace, lambda name: name.startswith("autograd::engine::evaluate_function: AddmmBackward"))
     assert len(reductions) >= LAYERS // 2 and len(layers) == LAYERS
-    # Ended, not only begun, before the last layer's gradients were computed: not left to the end of backward.
+    # Ended, not only begun, before the last layer's gradients were there: not left to the end of backward.
     during = [(begin, end) for begin, end in reductions if layers[0][0] < begin and end < layers[-1][1]]
-    assert during, (reductions, layers)
-    assert any(begin < end_of_layer and start < end for begin, end in during for start, end_of_layer in layers[1:])
+    beside = [span for span in during if any(begin < span[1] and span[0] < end for begin, end in layers[1:])]
+    # A rank that is ahead of all others has computed everything before the first of them joins it.
+    assert weft.world().all_reduce(torch.tensor(len(beside)), "max").item() >= 1, (reductions, layers)
