@@ -30,7 +30,7 @@ def started(world_id: int, world_size: int) -> None:
 
 def _leave() -> None:
     """The end of a program that nothing killed. Waits for the other ranks, as MPI_Finalize would, but can say so."""
-    if torch.ops.weft.process_group_failed():  # somebody may be gone, and MPI_Finalize would wait for him
+    if torch.ops.weft.process_group_lost_peer():  # MPI_Finalize would wait for a rank that is gone
         _vanish(0)
     try:
         if _world_size > 1:

@@ -11,7 +11,7 @@
 namespace weft::process_group {
 namespace {
 
-std::atomic<bool> g_given_up{false};
+std::atomic<bool> g_peer_lost{false};
 
 // Only the group's members take part, so sub-groups can be made without everybody else.
 mpi::Communicator make(const std::vector<int>& ranks, const std::string& name) {
@@ -47,10 +47,10 @@ void Channels::require_usable() const {
   TORCH_CHECK_WITH(DistBackendError, mpi::Environment::alive(), "weft: MPI is not running (finalised?)");
 }
 
-void Channels::give_up(const std::string& why) noexcept {
+void Channels::give_up(const std::string& why, bool peer_lost) noexcept {
   const std::lock_guard lock(state_);
   given_up_ = true;
-  g_given_up = true;
+  if (peer_lost) g_peer_lost = true;
   if (reason_.empty()) reason_ = why;
 }
 
@@ -64,6 +64,6 @@ void Channels::close() noexcept {
   }
 }
 
-bool Channels::any_given_up() noexcept { return g_given_up; }
+bool Channels::any_peer_lost() noexcept { return g_peer_lost; }
 
 }  // namespace weft::process_group

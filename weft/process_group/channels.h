@@ -35,12 +35,12 @@ class Channels {
   // Throws if the group was shut down or an earlier operation failed: what other ranks still send for it could meet
   // the wrong receive.
   void require_usable() const;
-  void give_up(const std::string& why) noexcept;
+  void give_up(const std::string& why, bool peer_lost = false) noexcept;
   // Frees the communicators where that is safe.
   void close() noexcept;
 
-  // Whether any group of this process failed: MPI_Finalize would then wait for ranks that may be gone.
-  [[nodiscard]] static bool any_given_up() noexcept;
+  // Whether a rank of any group of this process is gone: MPI_Finalize would wait for it.
+  [[nodiscard]] static bool any_peer_lost() noexcept;
 
  private:
   std::string name_;

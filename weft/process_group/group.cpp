@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "weft/mpi/environment.h"
+#include "weft/mpi/error.h"
 #include "weft/mpi/progress.h"
 #include "weft/mpi/team.h"
 #include "weft/mpi/waiter.h"
@@ -151,7 +152,8 @@ void Group::complete(mpi::Operation& operation, const char* what, std::chrono::m
   try {
     while (!operation.advance()) waiter.idle();
   } catch (const std::exception& error) {
-    channels_->give_up(std::string(what) + " failed: " + error.what());
+    channels_->give_up(std::string(what) + " failed: " + error.what(),
+                       dynamic_cast<const mpi::PeerLost*>(&error) != nullptr);
     TORCH_CHECK_WITH(DistBackendError, false, "weft: ", what, " on process group '", channels_->name(),
                      "' failed: ", error.what());
   }
@@ -207,7 +209,7 @@ void Group::shutdown() { channels_->close(); }
 
 // For the end of the process, which must not wait for ranks that are gone.
 TORCH_LIBRARY_FRAGMENT(weft, m) {
-  m.def("process_group_failed", [] { return Channels::any_given_up(); });
+  m.def("process_group_lost_peer", [] { return Channels::any_peer_lost(); });
 }
 
 c10d::ErrorType Group::getError() {

@@ -46,7 +46,7 @@ bool Work::carry_on() noexcept {
   } catch (const std::length_error& error) {  // a message that does not fit; what follows it is not affected
     failure = as_dist_error(error, "weft: " + describe() + " failed");
   } catch (const std::exception& error) {
-    channels_->give_up(describe() + " failed");
+    channels_->give_up(describe() + " failed", dynamic_cast<const mpi::PeerLost*>(&error) != nullptr);
     failure = as_dist_error(error, "weft: " + describe() + " failed");
   }
   concluding_ = true;
@@ -123,7 +123,7 @@ bool Work::wait(std::chrono::milliseconds timeout) {
     } catch (const mpi::TimeoutError& error) {
       std::rethrow_exception(as_dist_error(error, "weft: waiting for " + describe() + " reached its timeout "));
     } catch (const mpi::PeerLost& error) {
-      channels_->give_up(error.what());
+      channels_->give_up(error.what(), /*peer_lost=*/true);
       fail(error.what());
     }
   }
