@@ -75,7 +75,12 @@ void Work::conclude(std::exception_ptr error) noexcept {
   job_.inputs.clear();
   job_.memory.clear();
   ended_ = Clock::now();
-  // The Future first: a Work that is complete has a Future that is.
+  // The profiler's record first: who waits for the Future may stop the profiler, which must not find it half written.
+  if (recordFunctionEndCallback_) {
+    recordFunctionEndCallback_();
+    recordFunctionEndCallback_ = nullptr;
+  }
+  // Then the Future: a Work that is complete has a Future that is.
   try {
     if (error) {
       future_->setError(error);
