@@ -46,7 +46,7 @@ Group::WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {
 
 // Rank 0 hears from everybody and answers everybody: 1 for "all are here", 0 for "some are not".
 void Group::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  const auto timeout = opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout;
+  const auto timeout = manner(c10d::OpType::BARRIER, "weft:monitored_barrier", opts).timeout;
   const auto deadline = Clock::now() + timeout;
   int tag = 0;
   {

@@ -14,36 +14,11 @@ using Tensors = Group::Tensors;
 
 std::int64_t bytes_of(const at::Tensor& memory) { return static_cast<std::int64_t>(memory.nbytes()); }
 
-void require_one_each(const Tensors& tensors, int ranks, const char* what) {
-  TORCH_CHECK(static_cast<int>(tensors.size()) == ranks, "weft: ", what, " expects one tensor for each of ", ranks,
-              " ranks, got ", tensors.size());
-  for (const at::Tensor& tensor : tensors) {
-    collective::require_communicable(tensor);
-    require_same_type(tensor, tensors.front(), what);
-  }
-}
-
 void require_size(const Tensors& pieces, const at::Tensor& like, const char* what) {
   for (const at::Tensor& piece : pieces) {
     TORCH_CHECK(piece.numel() == like.numel(), "weft: ", what, " expects tensors of one size: this rank's own has ",
                 like.numel(), " elements, got ", piece.numel(), " in the list");
   }
-}
-
-// Consecutive parts of the first dimension, as views.
-Tensors parts_of(const at::Tensor& whole, const std::vector<std::int64_t>& sizes) {
-  Tensors parts;
-  std::int64_t first = 0;
-  for (const std::int64_t size : sizes) {
-    parts.push_back(whole.narrow(0, first, size));
-    first += size;
-  }
-  return parts;
-}
-
-Tensors equal_parts(const at::Tensor& whole, int parts) {
-  const at::Tensor flat = whole.view({-1});
-  return parts_of(flat, std::vector<std::int64_t>(static_cast<std::size_t>(parts), flat.numel() / parts));
 }
 
 std::vector<std::int64_t> split_sizes(const std::vector<std::int64_t>& given, const at::Tensor& tensor, int ranks,

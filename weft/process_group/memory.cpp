@@ -87,6 +87,37 @@ at::Tensor Reduction::prepared(const at::Tensor& input) const {
   return memory;
 }
 
+std::function<void()> delivery(Reduction reduction, Target target) {
+  return [reduction = std::move(reduction), target = std::move(target)] {
+    reduction.finish(target.memory);
+    target.deliver();
+  };
+}
+
+std::vector<at::Tensor> parts_of(const at::Tensor& whole, const std::vector<std::int64_t>& sizes) {
+  std::vector<at::Tensor> parts;
+  std::int64_t first = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(whole.narrow(0, first, size));
+    first += size;
+  }
+  return parts;
+}
+
+std::vector<at::Tensor> equal_parts(const at::Tensor& whole, int parts) {
+  const at::Tensor flat = whole.view({-1});
+  return parts_of(flat, std::vector<std::int64_t>(static_cast<std::size_t>(parts), flat.numel() / parts));
+}
+
+void require_one_each(const std::vector<at::Tensor>& tensors, int ranks, const char* what) {
+  TORCH_CHECK(static_cast<int>(tensors.size()) == ranks, "weft: ", what, " expects one tensor for each of ", ranks,
+              " ranks, got ", tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    collective::require_communicable(tensor);
+    require_same_type(tensor, tensors.front(), what);
+  }
+}
+
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) {
   TORCH_CHECK(tensors.size() == 1, "weft: ", what, " expects one tensor a rank, got ", tensors.size());
   collective::require_communicable(tensors.front());

@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <vector>
 
 #include "weft/mpi/reduce_op.h"
@@ -49,6 +49,16 @@ class Reduction {
   at::Tensor factor_;  // of PREMUL_SUM
 };
 
+// What is left to do when the ranks' values are combined in the target's memory.
+[[nodiscard]] std::function<void()> delivery(Reduction reduction, Target target);
+
+// Consecutive parts of the first dimension, as views.
+[[nodiscard]] std::vector<at::Tensor> parts_of(const at::Tensor& whole, const std::vector<std::int64_t>& sizes);
+// Equal parts of all elements, as flat views; `whole` is contiguous.
+[[nodiscard]] std::vector<at::Tensor> equal_parts(const at::Tensor& whole, int parts);
+
+// Throws (TORCH_CHECK) unless there is one tensor for each rank, all of one type that can be communicated.
+void require_one_each(const std::vector<at::Tensor>& tensors, int ranks, const char* what);
 // Throws (TORCH_CHECK) unless there is exactly one tensor and it can be communicated.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what);
 // Throws (TORCH_CHECK) unless both have the same type.

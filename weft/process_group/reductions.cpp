@@ -13,14 +13,6 @@ namespace {
 // Below, MPI's own all-reduce needs fewer messages; above, ours is faster (docs/process-group.md).
 constexpr std::int64_t kSmallBytes = std::int64_t{8} << 10;
 
-std::vector<at::Tensor> equal_pieces(const at::Tensor& whole, int pieces) {
-  const at::Tensor flat = source_of(whole).view({-1});
-  std::vector<at::Tensor> result;
-  const std::int64_t each = flat.numel() / pieces;
-  for (int i = 0; i < pieces; ++i) result.push_back(flat.narrow(0, i * each, each));
-  return result;
-}
-
 }  // namespace
 
 Job Group::all_reduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op) {
@@ -38,10 +30,7 @@ Job Group::all_reduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op) {
     job.operation =
         mpi::direct_all_reduce(target.data(), target.memory.numel(), type, reduction.op(), comm(), channels_->tags());
   }
-  job.deliver = [reduction, target] {
-    reduction.finish(target.memory);
-    target.deliver();
-  };
+  job.deliver = delivery(reduction, target);
   job.inputs = {tensor};
   job.outputs = {tensor};
   return job;
@@ -73,12 +62,7 @@ Group::WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
                       comm(), request);
     Job job;
     job.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
-    if (is_root) {
-      job.deliver = [reduction, target] {
-        reduction.finish(target.memory);
-        target.deliver();
-      };
-    }
+    if (is_root) job.deliver = delivery(reduction, target);
     job.inputs = {tensor};
     job.outputs = {tensor};
     return job;
@@ -87,8 +71,7 @@ Group::WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
 
 Job Group::reduce_scatter_job(const Tensors& blocks, const at::Tensor& output, const c10d::ReduceOp& op) {
   collective::require_communicable(output);
-  TORCH_CHECK(static_cast<int>(blocks.size()) == size_, "weft: reduce_scatter expects one tensor for each of ", size_,
-              " ranks, got ", blocks.size());
+  require_one_each(blocks, size_, "reduce_scatter");
   const Reduction reduction(op, output, size_);
   const Target target = target_of(output);
   Job job;
@@ -105,10 +88,7 @@ Job Group::reduce_scatter_job(const Tensors& blocks, const at::Tensor& output, c
   job.operation = mpi::direct_reduce_scatter(std::move(data), std::move(counts), target.data(),
                                              collective::datatype_of(output.scalar_type()), reduction.op(), comm(),
                                              channels_->tags());
-  job.deliver = [reduction, target] {
-    reduction.finish(target.memory);
-    target.deliver();
-  };
+  job.deliver = delivery(reduction, target);
   job.inputs = blocks;
   job.outputs = {output};
   return job;
@@ -126,7 +106,7 @@ Group::WorkPtr Group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input
   TORCH_CHECK(input.numel() == output.numel() * size_, "weft: reduce_scatter_tensor expects an input of ",
               output.numel() * size_, " elements, ", size_, " times the output's, got ", input.numel());
   return launch(manner(c10d::OpType::_REDUCE_SCATTER_BASE, "weft:_reduce_scatter_base", opts), [&] {
-    Job job = reduce_scatter_job(equal_pieces(input, size_), output, opts.reduceOp);
+    Job job = reduce_scatter_job(equal_parts(source_of(input), size_), output, opts.reduceOp);
     job.inputs = {input};
     return job;
   });
@@ -136,9 +116,10 @@ Group::WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors&
                                                       const c10d::ReduceScatterOptions& opts) {
   TORCH_CHECK(outputs.size() == inputs.size(), "weft: reduce_scatter expects as many outputs as inputs, got ",
               outputs.size(), " and ", inputs.size());
-  return launch_each(
-      manner(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "weft:reduce_scatter", opts), inputs.size(),
-      [&](std::size_t i) { return reduce_scatter_job(equal_pieces(inputs[i], size_), outputs[i], opts.reduceOp); });
+  return launch_each(manner(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "weft:reduce_scatter", opts), inputs.size(),
+                     [&](std::size_t i) {
+                       return reduce_scatter_job(equal_parts(source_of(inputs[i]), size_), outputs[i], opts.reduceOp);
+                     });
 }
 
 }  // namespace weft::process_group
