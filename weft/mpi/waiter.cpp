@@ -167,7 +167,6 @@ void Waiter::look_at_clock() {
   const auto now = Clock::now();
   if (start_ == Clock::time_point{}) start_ = now;
   if (context_.team != nullptr) context_.team->poll_alarm();
-  inspect(now);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
   if (waited > std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   const bool own_limit = context_.timeout.count() > 0;
@@ -183,15 +182,6 @@ void Waiter::look_at_clock() {
   throw TimeoutError("weft.TimeoutError: rank " + std::to_string(rank) + " gave up after " +
                      std::to_string(static_cast<double>(waited.count()) / 1000) + " s in " + what +
                      (own_limit ? "" : "; WEFT_TIMEOUT sets the limit in seconds"));
-}
-
-void Waiter::inspect(Clock::time_point now) {
-  constexpr auto kInspectEvery = std::chrono::milliseconds(50);
-  if (context_.inspect == nullptr) return;
-  if (inspected_ == Clock::time_point{}) inspected_ = now;
-  if (now - inspected_ < kInspectEvery) return;
-  inspected_ = now;
-  context_.inspect(context_.subject);
 }
 
 OperationScope::OperationScope(const char* name, const Team* team, std::source_location where) noexcept {

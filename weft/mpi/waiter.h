@@ -19,8 +19,6 @@ struct WaitContext {
   const void* subject = nullptr;
   // How long this wait may last; zero: Options::timeout.
   std::chrono::milliseconds timeout{0};
-  // Called about every 50 ms of a long wait; what it throws ends the wait. May be null.
-  void (*inspect)(const void*) = nullptr;
 };
 
 // Work that every wait of this process does on the side, so that a transfer can go on while its rank waits elsewhere.
@@ -56,13 +54,11 @@ class Waiter {
  private:
   using Clock = std::chrono::steady_clock;
   void look_at_clock();
-  void inspect(Clock::time_point now);
 
   WaitContext context_;
   int spins_ = 0;
   bool warned_ = false;
   Clock::time_point start_{};
-  Clock::time_point inspected_{};
 };
 
 // The operation a thread is in, so that errors, waits and the watchdog can name it. Scopes nest; the outermost
