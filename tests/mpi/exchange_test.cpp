@@ -1,8 +1,10 @@
 // Exchanges of pieces: to oneself, empty, uneven, in chunks, and several between the same two ranks.
 #include "weft/mpi/exchange.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "tests/mpi/scoped_options.h"
@@ -59,6 +61,34 @@ TEST_P(Exchange, PiecesBetweenTwoRanksKeepTheirOrder) {
                    {{previous, got_first.data(), 20}, {previous, got_second.data(), 20}}, kTag, comm_));
   EXPECT_EQ(got_first, std::vector<char>(20, static_cast<char>(previous)));
   EXPECT_EQ(got_second, std::vector<char>(20, static_cast<char>(100 + previous)));
+}
+
+// The receiver expected 20 bytes. Failed before lengths were looked at: the short piece left old bytes unnoticed.
+TEST_P(Exchange, OtherLengthsAreReportedAndTheNextExchangeIsRight) {
+  if (comm_.size() == 1) GTEST_SKIP() << "needs another rank";
+  const int next = (comm_.rank() + 1) % comm_.size();
+  const int previous = (comm_.rank() + comm_.size() - 1) % comm_.size();
+  const std::vector<char> sent(24, static_cast<char>(comm_.rank()));
+  for (const std::int64_t wrong : {19, 21}) {  // as many chunks of 7 as 20 bytes have, or the difference would be a wait
+    std::vector<char> got(20);
+    const auto operation = exchange({{next, sent.data(), wrong}}, {{previous, got.data(), 20}}, kTag, comm_);
+    try {
+      finish(*operation);
+      FAIL() << wrong << " bytes were taken for 20";
+    } catch (const LengthMismatch& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("rank " + std::to_string(previous) + " sent"));
+    }
+    finish(*exchange({{next, sent.data(), 20}}, {{previous, got.data(), 20}}, kTag, comm_));
+    EXPECT_EQ(got, std::vector<char>(20, static_cast<char>(previous)));
+  }
+}
+
+TEST_P(Exchange, OtherLengthsToOneselfAreRefused) {
+  const std::vector<char> sent(3, 'a');
+  std::vector<char> got(4, 'b');
+  const auto start = [&] { (void)exchange({{comm_.rank(), sent.data(), 3}}, {{comm_.rank(), got.data(), 4}}, kTag, comm_); };
+  EXPECT_THROW(start(), LengthMismatch);
+  EXPECT_EQ(got, std::vector<char>(4, 'b'));
 }
 
 INSTANTIATE_TEST_SUITE_P(Chunks, Exchange, testing::Values(std::int64_t{1} << 30, std::int64_t{7}));

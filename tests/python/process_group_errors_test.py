@@ -67,6 +67,19 @@ def test_outputs_of_the_wrong_size(rank: int, size: int) -> None:
 
 
 @not_gloo
+@several
+def test_sizes_that_the_ranks_do_not_agree_on(rank: int, size: int) -> None:
+    """The last rank gives 3 elements where the others expect 4 (and once believed that the fourth had come)."""
+    lengths = [4] * (size - 1) + ([4] if rank < size - 1 else [3])
+    outputs = [torch.zeros(length) for length in lengths]
+    if rank == size - 1:
+        dist.all_gather(outputs, torch.ones(3))
+    else:
+        with told(rf"rank {size - 1} sent 12 where 16 bytes were expected"):
+            dist.all_gather(outputs, torch.ones(4))
+
+
+@not_gloo
 def test_pieces_of_the_wrong_size_on_the_root(rank: int, size: int) -> None:
     if rank == 0:
         with told(r"(?<!all_)gather expects.*2 elements.*got 3"):

@@ -2,47 +2,109 @@
 
 #include <cstring>
 #include <deque>
+#include <string>
+#include <utility>
 
 #include "weft/mpi/chunks.h"
 #include "weft/mpi/error.h"
+#include "weft/mpi/truncated.h"
 
 namespace weft::mpi {
 namespace {
 
-void receive(const Incoming& piece, int tag, MPI_Comm comm, Request& request) {
-  for_each_chunk(piece.bytes, [&](std::int64_t first, int n) {
-    check(MPI_Irecv(at(piece.data, first, 1), n, MPI_BYTE, piece.source, tag, comm, request.add()), "MPI_Irecv", comm);
-  });
+std::string disagreement(int source, const std::string& came, std::int64_t expected) {
+  return "rank " + std::to_string(source) + " sent " + came + " where " + std::to_string(expected) +
+         " bytes were expected; the sizes that both ranks give for this piece must agree";
 }
 
-void send(const Outgoing& piece, int tag, MPI_Comm comm, Request& request) {
-  for_each_chunk(piece.bytes, [&](std::int64_t first, int n) {
-    check(MPI_Isend(at(piece.data, first, 1), n, MPI_BYTE, piece.dest, tag, comm, request.add()), "MPI_Isend", comm);
-  });
+// Looks at the length of everything that comes: a short message would leave old bytes behind it unnoticed.
+class Exchange final : public Operation {
+ public:
+  Exchange(CommunicatorView comm, int tag, std::shared_ptr<void> keep)
+      : comm_(comm.handle()), tag_(tag), keep_(std::move(keep)), sends_(keep_) {}
+
+  void receive(const Incoming& piece) {
+    for_each_chunk(piece.bytes, [&](std::int64_t first, int n) {
+      auto& receive = receives_.emplace_back(Receive{Request(keep_), piece.source, n});
+      check(MPI_Irecv(at(piece.data, first, 1), n, MPI_BYTE, piece.source, tag_, comm_, receive.request.add()),
+            "MPI_Irecv", comm_);
+    });
+  }
+
+  void send(const Outgoing& piece) {
+    for_each_chunk(piece.bytes, [&](std::int64_t first, int n) {
+      check(MPI_Isend(at(piece.data, first, 1), n, MPI_BYTE, piece.dest, tag_, comm_, sends_.add()), "MPI_Isend", comm_);
+    });
+  }
+
+  // A wrong length is reported when all the rest is done, so that nothing of this exchange meets the next one.
+  [[nodiscard]] bool advance() override {
+    while (!receives_.empty() && arrived(receives_.back())) receives_.pop_back();
+    if (!receives_.empty() || !sends_.test()) return false;
+    keep_.reset();
+    if (!complaint_.empty()) throw LengthMismatch(std::exchange(complaint_, {}));
+    return true;
+  }
+
+ private:
+  struct Receive {
+    Request request;
+    int source;
+    int bytes;
+  };
+
+  [[nodiscard]] bool arrived(Receive& receive) {
+    try {
+      if (!receive.request.test()) return false;
+      int bytes = 0;
+      check(MPI_Get_count(&receive.request.status(), MPI_BYTE, &bytes), "MPI_Get_count", comm_);
+      if (bytes != receive.bytes) complain(receive, std::to_string(bytes));
+    } catch (const Truncated&) {
+      complain(receive, "more");
+    }
+    return true;
+  }
+  void complain(const Receive& receive, const std::string& came) {
+    if (complaint_.empty()) complaint_ = disagreement(receive.source, came, receive.bytes);
+  }
+
+  MPI_Comm comm_;
+  int tag_;
+  std::shared_ptr<void> keep_;
+  Request sends_;
+  std::vector<Receive> receives_;
+  std::string complaint_;
+};
+
+void copy_to_myself(const Outgoing& piece, const Incoming& target) {
+  if (piece.bytes != target.bytes) {
+    throw LengthMismatch(disagreement(target.source, std::to_string(piece.bytes), target.bytes));
+  }
+  if (piece.bytes > 0) std::memmove(target.data, piece.data, static_cast<std::size_t>(piece.bytes));
 }
 
 }  // namespace
 
 std::unique_ptr<Operation> exchange(const std::vector<Outgoing>& outgoing, const std::vector<Incoming>& incoming,
                                     int tag, CommunicatorView comm, std::shared_ptr<void> keep) {
-  Request request(std::move(keep));
+  auto transfers = std::make_unique<Exchange>(comm, tag, std::move(keep));
   std::deque<Incoming> from_myself;
   for (const Incoming& piece : incoming) {
     if (piece.source == comm.rank()) {
       from_myself.push_back(piece);
     } else if (piece.bytes > 0) {
-      receive(piece, tag, comm.handle(), request);
+      transfers->receive(piece);
     }
   }
   for (const Outgoing& piece : outgoing) {
     if (piece.dest == comm.rank()) {
-      if (piece.bytes > 0) std::memmove(from_myself.front().data, piece.data, static_cast<std::size_t>(piece.bytes));
+      copy_to_myself(piece, from_myself.front());
       from_myself.pop_front();
     } else if (piece.bytes > 0) {
-      send(piece, tag, comm.handle(), request);
+      transfers->send(piece);
     }
   }
-  return std::make_unique<RequestOperation>(std::move(request));
+  return transfers;
 }
 
 }  // namespace weft::mpi

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "weft/mpi/communicator.h"
@@ -21,7 +22,13 @@ struct Incoming {
   std::int64_t bytes;
 };
 
-// Starts all transfers; both sides must name the same bytes. Pieces between the same two ranks arrive in the order
+// A piece came with another length than this rank was told; nothing of the exchange is left under way.
+class LengthMismatch : public std::length_error {
+ public:
+  using std::length_error::length_error;
+};
+
+// Starts all transfers; both sides must name the same bytes, or the receiver ends in LengthMismatch. Pieces between the same two ranks arrive in the order
 // given; those to this rank itself are copied at once. Empty pieces are not sent. The memory must live until the
 // operation ends: `keep` does so.
 [[nodiscard]] std::unique_ptr<Operation> exchange(const std::vector<Outgoing>& outgoing,
