@@ -1,0 +1,32 @@
+#include "weft/multigrid/problem.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+namespace weft::multigrid {
+
+State Problem::zero(const Place& /*place*/) {
+  throw std::logic_error(
+      "multigrid: the initial guess of zero needs Problem::zero, which this problem does not override; do so, or "
+      "choose "
+      "another initial guess");
+}
+
+State Problem::guess(const Place& /*place*/) {
+  throw std::logic_error(
+      "multigrid: InitialGuess::kCallback needs Problem::guess, which this problem does not override; do so, or choose "
+      "another initial guess");
+}
+
+State Problem::forced_step(const State& u, const State& rhs, const Step& step) {
+  return combine(1, this->step(u, step), 1, rhs);
+}
+
+State Problem::residual(const State& before, const State& after, const Step& step) {
+  return combine(1, this->step(before, step), -1, after);
+}
+
+bool Problem::finite(const State& u) { return std::isfinite(norm(u)); }
+
+}  // namespace weft::multigrid

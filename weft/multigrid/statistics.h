@@ -1,0 +1,30 @@
+// What a solve did, as this rank saw it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace weft::multigrid {
+
+struct Statistics {
+  // The same on all ranks.
+  int iterations = 0;
+  bool converged = false;
+  // One per iteration: the residual before its coarse-grid correction; none where it was not computed.
+  std::vector<std::optional<double>> residuals;
+
+  // Of this rank.
+  std::vector<std::int64_t> steps;  // step evaluations on each level
+  std::int64_t messages_sent = 0;
+  std::int64_t bytes_sent = 0;
+  double seconds_waiting = 0;
+
+  [[nodiscard]] std::int64_t total_steps() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t n : steps) sum += n;
+    return sum;
+  }
+};
+
+}  // namespace weft::multigrid
