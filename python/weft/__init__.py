@@ -9,12 +9,14 @@ import weft_autoload
 
 from . import _call_site, _library, _lifetime, _transforms, errors  # loads the library, where the others look things up
 from ._doctor import Report, doctor
+from ._gradients import clip_grad_norm_
 from ._messages import ANY_SOURCE, ANY_TAG
 from ._options import Options, configure, options
 from ._request import Request, Status
 from ._tape import anchor, backward, grad, reset_tape, tape, tape_length
 from .communicator import Communicator, Grid, from_mpi4py, world
-from .errors import Disagreement, MpiError, PeerLost, TimeoutError
+from .errors import Disagreement, LayerError, MpiError, PeerLost, TimeoutError
+from .layer_parallel import LayerParallel, Solve
 from .mesh import Mesh
 from .version import __version__
 
@@ -31,17 +33,21 @@ __all__ = [
     "Communicator",
     "Disagreement",
     "Grid",
+    "LayerError",
+    "LayerParallel",
     "Mesh",
     "MpiError",
     "Options",
     "PeerLost",
     "Report",
     "Request",
+    "Solve",
     "Status",
     "TimeoutError",
     "__version__",
     "anchor",
     "backward",
+    "clip_grad_norm_",
     "configure",
     "doctor",
     "errors",

@@ -5,41 +5,22 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import torch
 from torch._C._distributed_c10d import Store, TCPStore
 
-from . import _library
+from . import _bindings
 from .communicator import Communicator, world
 
 _ADDRESS_BYTES = 256
 
 
-def _load_bindings() -> ModuleType:
-    """From beside libweft.so, which need not be inside the package."""
-    path = str(_library.PATH.with_name("weft_bindings.so"))
-    spec = spec_from_file_location("weft_bindings", path, loader=ExtensionFileLoader("weft_bindings", path))
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_bindings: ModuleType | None = None
-
-
 def create(options: Any) -> Any:
     """A c10d backend for the group that `options` (torch's _DistributedBackendOptions) describe. Collective over it."""
-    global _bindings
-    if _bindings is None:
-        _bindings = _load_bindings()
     world()  # whoever uses MPI leaves it properly at the end
-    return _bindings.create_process_group(options)
+    return _bindings.load().create_process_group(options)
 
 
 def rendezvous(url: str, timeout: timedelta) -> Iterator[tuple[Store, int, int]]:

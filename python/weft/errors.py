@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-__all__ = ["Disagreement", "MpiError", "PeerLost", "TimeoutError"]
+__all__ = ["Disagreement", "LayerError", "MpiError", "PeerLost", "TimeoutError"]
 
 
 class MpiError(RuntimeError):
@@ -29,6 +29,11 @@ class PeerLost(RuntimeError):
 
 class Disagreement(RuntimeError):
     """The ranks called different operations, or with arguments that do not fit; every rank gets the same text."""
+
+
+class LayerError(RuntimeError):
+    """A layer of a LayerParallel network failed on some rank; every rank gets the same text, which names both. On that
+    rank ``__cause__`` is the layer's own exception."""
 
 
 _LOST = re.compile(r"weft\.PeerLost: rank (-?\d+)")

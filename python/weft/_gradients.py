@@ -1,0 +1,54 @@
+"""Gradients over all ranks: what each rank's optimiser cannot know by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from .communicator import Communicator, world
+
+__all__ = ["clip_grad_norm_"]
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    *,
+    comm: Communicator | None = None,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """torch.nn.utils.clip_grad_norm_ where each rank of ``comm`` (default: all) holds other parameters. Collective.
+
+    The norm is that of all ranks' gradients together; a parameter that several ranks have copies of counts once if
+    LayerParallel shares it. Returns the norm before clipping.
+    """
+    comm = world() if comm is None else comm
+    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    held = [parameter for parameter in listed if parameter.grad is not None]
+    total = _total_norm(held, float(norm_type), comm)
+    if error_if_nonfinite and not math.isfinite(total):
+        raise RuntimeError(f"weft: the norm of all ranks' gradients is {total}; it cannot be clipped")
+    scale = max_norm / (total + 1e-6)
+    if scale < 1 or math.isnan(scale):
+        for parameter in held:
+            assert parameter.grad is not None
+            parameter.grad.mul_(scale)
+    return torch.tensor(total)
+
+
+def _total_norm(parameters: list[Tensor], norm_type: float, comm: Communicator) -> float:
+    with torch.no_grad():
+        norms = [torch.linalg.vector_norm(p.grad, norm_type).double().item() for p in parameters]  # type: ignore[arg-type]
+        if math.isinf(norm_type):
+            # MPI's maximum may lose a NaN; a sum never does.
+            largest = torch.tensor([max(norms, default=0.0), sum(norms)], dtype=torch.float64)
+            result = comm.all_reduce(largest[:1], "max").item()
+            return float("nan") if math.isnan(comm.all_reduce(largest[1:], "sum").item()) else result
+        copies = [getattr(p, "_weft_copies", 1) for p in parameters]
+        power = sum(norm**norm_type / n for norm, n in zip(norms, copies, strict=True))
+        total = comm.all_reduce(torch.tensor([power], dtype=torch.float64), "sum").item()
+        return float(total ** (1 / norm_type))

@@ -1,0 +1,384 @@
+"""LayerParallel: the layers of a deep network spread over ranks and evaluated at the same time, by multigrid in time."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from . import _bindings
+from ._solve import Solve, SolveStatistics, per_level
+from .communicator import Communicator
+from .errors import LayerError, reraise
+
+__all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics"]
+
+FORMS = ("residual", "step", "plain")
+State = Any
+"""A tensor, or a tuple of tensors."""
+
+
+class LayerParallel(nn.Module):
+    """A network of layers, each rank holding some of them.
+
+    ``layers`` is a sequence of modules, or a function from a layer's number to its module with ``steps``, their number;
+    either way every rank makes all of them in the same order (so the same seed gives the same weights whatever the number
+    of ranks) and keeps those it needs. Collective.
+
+    ``form`` says how a layer makes the next state, for all layers or for each: "residual" is ``x + dt * layer(x)``,
+    "step" is ``layer(x, dt)`` and "plain" is ``layer(x)``; ``dt = tf / number of layers``.
+
+    Forward and backward are solved by multigrid on ``levels`` levels, each ``cfactor`` times coarser than the last (a
+    number, or ``{level: number}``). With one level layers are evaluated one after the other. The result is exact once the
+    solves have converged; ``statistics`` tells.
+
+    The input is rank 0's, and so is the output (elsewhere zeros, joined to the graph); ``compose`` runs opening and closing
+    layers there. With ``replicated`` all ranks have the same input, output and loss, and gradients are those of one.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        layers: Sequence[nn.Module] | Callable[[int], nn.Module],
+        *,
+        steps: int | None = None,
+        tf: float = 1.0,
+        form: str | Sequence[str] = "residual",
+        levels: int = 2,
+        cfactor: int | Mapping[int, int] = 4,
+        min_coarse: int = 2,
+        forward: Solve | None = None,
+        backward: Solve | None = None,
+        backward_levels: int | None = None,
+        backward_cfactor: int | Mapping[int, int] | None = None,
+        replicated: bool = False,
+        coarsen: Callable[[State, int], State] | None = None,
+        refine: Callable[[State, int], State] | None = None,
+        keep_states: bool = False,
+    ) -> None:
+        super().__init__()
+        count = _count(layers, steps)
+        self.comm = comm
+        self.tf = tf
+        self.total_layers = count
+        self.replicated = replicated
+        self._forms = _forms(form, count)
+        self._solves = (forward or Solve(), backward or Solve())
+        if callable(self._solves[1].guess):
+            raise ValueError("weft: a function as the initial guess is for the forward solve only")
+        self._description = {
+            "tf": tf,
+            "forward_grid": _grid(levels, cfactor, min_coarse),
+            "backward_grid": _grid(
+                levels if backward_levels is None else backward_levels,
+                cfactor if backward_cfactor is None else backward_cfactor,
+                min_coarse,
+            ),
+            "forward": self._solves[0].describe(),
+            "backward": self._solves[1].describe(),
+            "replicated": replicated,
+            "coarsen": coarsen,
+            "refine": refine,
+            "keep_states": keep_states,
+            "guess": self._guess,
+        }
+        begin, end, borrowed, self.levels, self.backward_levels = _bindings.load().layer_parallel_plan(
+            count, comm.size, comm.rank, self._description
+        )
+        self.own = range(begin, end)
+        made, shared = _make_layers(layers, count, {*self.own, *borrowed}, partial(_owner, count, comm.size), comm.rank)
+        self.layers = nn.ModuleDict({str(number): made[number] for number in self.own})
+        self._copies = {number: made[number] for number in borrowed}  # not ours to train or to save
+        self._extras: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+        self._failure: BaseException | None = None
+        self._warned = False
+        self._watched = list(self._watch())
+        self._register_load_state_dict_pre_hook(self._leave_out_other_layers)
+        self._network = self._create(made, shared)
+
+    # ---- evaluation
+
+    def forward(self, x: State = None, *args: Any, **kwargs: Any) -> State:
+        """Collective. Further arguments go to every layer; give the same on all ranks.
+
+        Where they are tensors that require grad, each rank gets the part of their gradients that its layers make.
+        """
+        self._rebind_changed()
+        extras = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
+        self._failure = None
+        prepare = partial(self._use, args, kwargs) if args or kwargs or self._extras != ((), {}) else None
+        try:
+            y = self._network.forward(x, extras, prepare)
+        except RuntimeError as error:
+            self._raise(error)
+        self._warn_if_stalled("forward", 0)
+        return y
+
+    def compose(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """``function(*args, **kwargs)`` on rank 0; elsewhere a zero that joins the arguments' graphs.
+
+        For opening and closing layers, and for the loss. With ``replicated`` the function runs on every rank.
+        """
+        if self.replicated or self.comm.rank == 0:
+            return function(*args, **kwargs)
+        zero = torch.zeros(())
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, Tensor) and leaf.requires_grad:
+                zero = zero + leaf.flatten()[:0].sum()
+        return zero
+
+    @property
+    def statistics(self) -> tuple[SolveStatistics, SolveStatistics]:
+        """Of the last forward and the last backward solve."""
+        forward, backward = self._network.statistics()
+        return SolveStatistics(**forward), SolveStatistics(**backward)
+
+    @property
+    def solves(self) -> tuple[Solve, Solve]:
+        """How forward and backward are solved; may be set, alike on all ranks."""
+        return self._solves
+
+    @solves.setter
+    def solves(self, solves: tuple[Solve, Solve]) -> None:
+        self._solves = solves
+        self._network.set_solvers(solves[0].describe(), solves[1].describe())
+
+    def states(self) -> list[tuple[int, State]]:
+        """(point, state) for this rank's points after forward; with ``keep_states``. Point k lies before layer k."""
+        return self._network.states()
+
+    # ---- weights
+
+    def train(self, mode: bool = True) -> LayerParallel:
+        for copy in self._copies.values():
+            copy.train(mode)
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LayerParallel:
+        super()._apply(fn, recurse)
+        for copy in self._copies.values():
+            copy._apply(fn, recurse)
+        return self
+
+    def full_state_dict(self) -> dict[str, Tensor]:
+        """Collective. The state of all layers, on every rank: loads into any number of ranks, and into ``serial()``."""
+        pieces = self._exchange({key: value.cpu() for key, value in self.state_dict().items()})
+        return {key: value for piece in pieces for key, value in piece.items()}
+
+    def serial(self) -> SerialNetwork | None:
+        """Collective. On rank 0 a plain module with copies of all layers; None elsewhere."""
+        pieces = self._exchange(dict(self.layers.items()), root_only=True)
+        if self.comm.rank != 0:
+            return None
+        return SerialNetwork({k: v for piece in pieces for k, v in piece.items()}, self._forms, self.tf)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LayerParallel:
+        raise TypeError("weft: LayerParallel cannot be copied; serial() makes a plain module of it, full_state_dict() its state")
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("weft: LayerParallel cannot be pickled; save full_state_dict(), which loads into any number of ranks")
+
+    def extra_repr(self) -> str:
+        return (
+            f"layers {self.own.start}..{self.own.stop - 1} of {self.total_layers} on rank {self.comm.rank} of "
+            f"{self.comm.size}, levels={self.levels}, tf={self.tf}"
+        )
+
+    # ---- inner workings
+
+    def _create(self, made: dict[int, nn.Module], shared: list[tuple[Tensor | None, Tensor]]) -> Any:
+        layers = {}
+        for number, module in made.items():
+            layers[number] = {
+                "function": self._function(module, self._forms[number]),
+                "form": FORMS.index(self._forms[number]),
+                "parameters": list(module.parameters()),
+                "buffers": list(module.buffers()),
+                "name": type(module).__name__,
+            }
+        try:
+            return _bindings.load().LayerParallel(self.comm._id, self.total_layers, layers, shared, self._description)
+        except RuntimeError as error:
+            reraise(error)
+
+    def _function(self, module: nn.Module, form: str) -> Callable[[State, float], State]:
+        me = weakref.proxy(self)  # the library keeps this function, and we keep the library's object
+
+        def evaluate(x: State, dt: float) -> State:
+            args, kwargs = me._extras
+            try:
+                return module(x, dt, *args, **kwargs) if form == "step" else module(x, *args, **kwargs)
+            except BaseException as error:
+                me._failure = error
+                raise
+
+        return evaluate
+
+    def _use(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._extras = (args, kwargs)
+
+    def _guess(self, time: float) -> State:
+        guess = self._solves[0].guess
+        if not callable(guess):
+            raise TypeError("weft: there is no function for the initial guess")
+        return guess(time)
+
+    def _watch(self) -> Iterator[tuple[int, dict[str, Any], str, Any]]:
+        """Every parameter and buffer with the place where its module keeps it."""
+        for number, module in [*((int(name), layer) for name, layer in self.layers.items()), *self._copies.items()]:
+            for part in module.modules():
+                for place in (part._parameters, part._buffers):
+                    for name, value in place.items():
+                        yield number, place, name, value
+
+    def _rebind_changed(self) -> None:
+        """A module may get other tensors at any time (``module.weight = ...``); their gradients would be lost."""
+        changed = {number for number, place, name, value in self._watched if place.get(name) is not value}
+        if not changed:
+            return
+        for number in changed:
+            module = self._copies.get(number) or self.layers[str(number)]
+            self._network.rebind(number, list(module.parameters()), list(module.buffers()))
+        self._watched = list(self._watch())
+
+    def _raise(self, error: RuntimeError) -> NoReturn:
+        if "layer" in str(error) and self._failure is not None:
+            raise LayerError(str(error)) from self._failure
+        reraise(error)
+
+    def _warn_if_stalled(self, direction: str, which: int) -> None:
+        if self._warned or self.comm.size == 1 and self.levels == 1:
+            return
+        statistics = self.statistics[which]
+        if statistics.stalled:
+            self._warned = True
+            warnings.warn(
+                f"weft: the {direction} solve of LayerParallel did not converge: its residual went from "
+                f"{statistics.known[0]:.3g} to {statistics.known[-1]:.3g} in {statistics.iterations} iterations. "
+                "More iterations, fewer levels, a smaller cfactor or a smaller tf help.",
+                stacklevel=3,
+            )
+
+    def _leave_out_other_layers(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+        others = {f"{prefix}layers.{number}." for number in range(self.total_layers) if number not in self.own}
+        for key in list(state_dict):
+            end = key.find(".", len(prefix) + len("layers."))
+            if end > 0 and key[: end + 1] in others:
+                del state_dict[key]
+
+    def _exchange(self, mine: Any, root_only: bool = False) -> list[Any]:
+        """Every rank's object, in rank order."""
+        file = io.BytesIO()
+        torch.save(mine, file)
+        bytes_ = torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
+        with torch.no_grad():
+            sizes = self.comm.all_gather(torch.tensor([bytes_.numel()]))
+            gathered = self.comm.gather(bytes_, root=0) if root_only else self.comm.all_gather(bytes_)
+        if root_only and self.comm.rank != 0:
+            return []
+        pieces = gathered.split(sizes.tolist())
+        return [torch.load(io.BytesIO(piece.numpy().tobytes()), weights_only=False) for piece in pieces]
+
+
+class SerialNetwork(nn.Module):
+    """The same network as a plain module: layer after layer. Its state_dict has LayerParallel's keys."""
+
+    def __init__(self, layers: Mapping[str, nn.Module], forms: Sequence[str], tf: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict(dict(layers))
+        self.forms = list(forms)
+        self.dt = tf / len(self.forms)
+
+    def forward(self, x: State, *args: Any, **kwargs: Any) -> State:
+        for number, form in enumerate(self.forms):
+            layer = self.layers[str(number)]
+            y = layer(x, self.dt, *args, **kwargs) if form == "step" else layer(x, *args, **kwargs)
+            x = _advance(x, y, self.dt) if form == "residual" else y
+        return x
+
+
+def _advance(x: State, y: State, dt: float) -> State:
+    if isinstance(x, Tensor):
+        return torch.add(x, y, alpha=dt)
+    return tuple(torch.add(a, b, alpha=dt) for a, b in zip(x, y, strict=True))
+
+
+def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int | None) -> int:
+    if isinstance(layers, Sequence | nn.Sequential | nn.ModuleList):
+        if steps is not None and steps != len(layers):
+            raise ValueError(f"weft: {len(layers)} layers were given, and steps={steps}; leave steps out")
+        count = len(layers)
+    elif steps is None:
+        raise ValueError("weft: a function that makes layers needs steps=, their number")
+    else:
+        count = steps
+    if count < 1:
+        raise ValueError(f"weft: expected at least one layer, got {count}")
+    return count
+
+
+def _forms(form: str | Sequence[str], count: int) -> list[str]:
+    forms = [form] * count if isinstance(form, str) else list(form)
+    if len(forms) != count or any(name not in FORMS for name in forms):
+        raise ValueError(f"weft: expected form to be one of {FORMS}, or {count} of them, got {form!r}")
+    return forms
+
+
+def _grid(levels: int, cfactor: int | Mapping[int, int], min_coarse: int) -> dict[str, Any]:
+    return {"levels": levels, "cfactor": per_level(cfactor, 2), "min_coarse": min_coarse}
+
+
+def _owner(count: int, ranks: int, number: int) -> int:
+    """The first ranks have one layer more where they do not divide."""
+    small, larger = divmod(count, ranks)
+    edge = larger * (small + 1)
+    return number // (small + 1) if number < edge else larger + (number - edge) // small
+
+
+@dataclass
+class _Seen:
+    parameter: weakref.ref[Tensor]
+    like: Tensor
+    ranks: set[int] = field(default_factory=set)
+
+
+def _make_layers(
+    layers: Sequence[nn.Module] | Callable[[int], nn.Module],
+    count: int,
+    needed: set[int],
+    owner: Callable[[int], int],
+    rank: int,
+) -> tuple[dict[int, nn.Module], list[tuple[Tensor | None, Tensor]]]:
+    """The needed layers by number, and the parameters that layers of several ranks share."""
+    made: dict[int, nn.Module] = {}
+    seen: dict[int, _Seen] = {}
+    order: list[_Seen] = []
+    for number in range(count):
+        module = layers(number) if not isinstance(layers, Sequence | nn.Sequential | nn.ModuleList) else layers[number]
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"weft: expected layer {number} to be a torch.nn.Module, got {type(module).__name__}")
+        for parameter in module.parameters():
+            known = seen.get(id(parameter))
+            if known is None or known.parameter() is not parameter:  # numbers of objects that are gone come again
+                known = _Seen(weakref.ref(parameter), torch.empty_like(parameter, device="meta"))
+                seen[id(parameter)] = known
+                order.append(known)
+            known.ranks.add(owner(number))
+        if number in needed:
+            made[number] = module
+    shared = []
+    for known in order:
+        if len(known.ranks) > 1:
+            parameter = known.parameter()
+            if parameter is not None:
+                parameter._weft_copies = len(known.ranks)  # type: ignore[attr-defined]
+            shared.append((parameter if rank in known.ranks else None, known.like))
+    return made, shared

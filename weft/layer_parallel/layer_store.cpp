@@ -1,0 +1,149 @@
+#include "weft/layer_parallel/layer_store.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "weft/mpi/exchange.h"
+#include "weft/mpi/waiter.h"
+
+namespace weft::layer_parallel {
+namespace {
+
+// On the team's forward channel, outside of any solve.
+constexpr int kNewsTag = 101;
+constexpr int kWeightsTag = 102;
+
+template <class Visit>
+void for_each_tensor(const Layer& layer, Visit&& visit) {
+  for (const auto& tensor : layer.parameters) visit(tensor);
+  for (const auto& tensor : layer.buffers) visit(tensor);
+}
+
+std::size_t packed_bytes(const Layer& layer) {
+  std::size_t total = 0;
+  for_each_tensor(layer, [&](const at::Tensor& tensor) { total += tensor.nbytes(); });
+  return total;
+}
+
+std::vector<std::byte> pack(const Layer& layer) {
+  std::vector<std::byte> packed(packed_bytes(layer));
+  std::byte* to = packed.data();
+  for_each_tensor(layer, [&](const at::Tensor& tensor) {
+    const at::Tensor readable = tensor.detach().cpu().contiguous();
+    if (readable.nbytes() > 0) std::memcpy(to, readable.const_data_ptr(), readable.nbytes());
+    to += readable.nbytes();
+  });
+  return packed;
+}
+
+void unpack(std::vector<std::byte>& packed, const Layer& layer) {
+  const c10::AutoGradMode no_grad(false);
+  std::byte* from = packed.data();
+  for_each_tensor(layer, [&](const at::Tensor& tensor) {
+    if (tensor.nbytes() > 0) {
+      tensor.detach().copy_(at::from_blob(from, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type())));
+    }
+    from += tensor.nbytes();
+  });
+}
+
+using Bytes = std::shared_ptr<std::vector<std::byte>>;
+constexpr std::byte kSame{0};
+constexpr std::byte kChanged{1};
+Bytes one_byte(std::byte value) { return std::make_shared<std::vector<std::byte>>(1, value); }
+
+// Messages to and from several ranks, sent together. They own their memory: a wait may end before MPI is done with it.
+class Delivery {
+ public:
+  explicit Delivery(mpi::Team& team) : team_(team) {}
+
+  void send(int dest, const Bytes& bytes) {
+    outgoing_.push_back({dest, bytes->data(), static_cast<std::int64_t>(bytes->size())});
+    held_.push_back(bytes);
+  }
+  void receive(int source, const Bytes& bytes) {
+    incoming_.push_back({source, bytes->data(), static_cast<std::int64_t>(bytes->size())});
+    received_.push_back(bytes);
+  }
+  // Blocks; gives what was received, in the order asked for, and starts anew.
+  std::vector<Bytes> run(int tag) {
+    auto keep = std::make_shared<std::vector<Bytes>>(std::move(held_));
+    keep->insert(keep->end(), received_.begin(), received_.end());
+    const auto operation = mpi::exchange(std::exchange(outgoing_, {}), std::exchange(incoming_, {}), tag,
+                                         team_.channel(mpi::Direction::kForward), keep);
+    mpi::Waiter waiter({.operation = "layer_parallel (weights of coarse steps)", .team = &team_});
+    while (!operation->advance()) waiter.idle();
+    held_.clear();
+    return std::exchange(received_, {});
+  }
+
+ private:
+  mpi::Team& team_;
+  std::vector<mpi::Outgoing> outgoing_;
+  std::vector<mpi::Incoming> incoming_;
+  std::vector<Bytes> held_;
+  std::vector<Bytes> received_;
+};
+
+}  // namespace
+
+LayerStore::LayerStore(const Plan& plan, int rank, std::map<std::int64_t, Layer> layers) : own_(plan.layers_of(rank)) {
+  const auto keep = [&](std::int64_t number) {
+    auto found = layers.extract(number);
+    if (!found) {
+      throw std::invalid_argument("weft: layer " + std::to_string(number) + " is missing on rank " +
+                                  std::to_string(rank));
+    }
+    layers_.insert(std::move(found));
+  };
+  for (std::int64_t number = own_.begin; number < own_.end; ++number) keep(number);
+  for (const std::int64_t number : plan.borrowed(rank)) {
+    keep(number);
+    borrowed_.push_back({number, plan.owner(number), {}});
+  }
+  for (int peer = 0; peer < plan.ranks(); ++peer) {
+    if (peer == rank) continue;
+    for (const std::int64_t number : plan.borrowed(peer)) {
+      if (own_.contains(number)) lent_.push_back({number, peer, {}});
+    }
+  }
+}
+
+void LayerStore::rebind(std::int64_t number, Tensors parameters, Tensors buffers) {
+  Layer& layer = layers_.at(number);
+  layer.parameters = std::move(parameters);
+  layer.buffers = std::move(buffers);
+}
+
+void LayerStore::refresh(mpi::Team& team) {
+  if (lent_.empty() && borrowed_.empty()) return;
+  // First whether there is anything new, then the weights themselves: an evaluation run sends nothing but a byte a loan.
+  Delivery delivery(team);
+  std::vector<Bytes> packed;
+  for (const Loan& loan : lent_) {
+    packed.push_back(std::make_shared<std::vector<std::byte>>(pack(layers_.at(loan.layer))));
+    delivery.send(loan.peer, one_byte(loan.held && *loan.held == *packed.back() ? kSame : kChanged));
+  }
+  for (const Loan& loan : borrowed_) delivery.receive(loan.peer, one_byte(kSame));
+  const std::vector<Bytes> news = delivery.run(kNewsTag);
+
+  for (std::size_t i = 0; i < lent_.size(); ++i) {
+    if (!lent_[i].held || *lent_[i].held != *packed[i]) delivery.send(lent_[i].peer, packed[i]);
+  }
+  std::vector<Layer*> outdated;
+  for (std::size_t i = 0; i < borrowed_.size(); ++i) {
+    if (news[i]->front() == kSame) continue;
+    outdated.push_back(&layers_.at(borrowed_[i].layer));
+    delivery.receive(borrowed_[i].peer, std::make_shared<std::vector<std::byte>>(packed_bytes(*outdated.back())));
+  }
+  const std::vector<Bytes> weights = delivery.run(kWeightsTag);
+  for (std::size_t i = 0; i < outdated.size(); ++i) unpack(*weights[i], *outdated[i]);
+  for (std::size_t i = 0; i < lent_.size(); ++i) lent_[i].held = std::move(packed[i]);
+}
+
+}  // namespace weft::layer_parallel

@@ -1,0 +1,391 @@
+#include "weft/layer_parallel/network.h"
+
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/collective/call.h"
+#include "weft/collective/tensor.h"
+#include "weft/layer_parallel/evaluator.h"
+#include "weft/layer_parallel/randomness.h"
+#include "weft/mpi/collectives.h"
+
+namespace weft::layer_parallel {
+namespace {
+
+using collective::GradientCall;
+using collective::Negotiation;
+using collective::OperationNode;
+using collective::Signature;
+using torch::autograd::variable_list;
+
+constexpr const char* kName = "layer_parallel";
+
+// What a forward call leaves for its backward.
+struct Pass {
+  Records records;
+  RandomSource random;
+  Layout output;
+  Tensors extras;
+  std::function<void()> prepare;
+  at::Device device{at::kCPU};
+  bool released = false;
+};
+
+// The parameters of a rank's layers, each once, and which of them a layer has.
+struct ParameterIndex {
+  Tensors unique;
+  std::map<std::int64_t, std::vector<std::size_t>> of_layer;
+  std::map<const void*, std::size_t> places;
+
+  void add(std::int64_t number, const Tensors& parameters) {
+    for (const auto& parameter : parameters) {
+      const auto [place, fresh] = places.try_emplace(parameter.unsafeGetTensorImpl(), unique.size());
+      if (fresh) unique.push_back(parameter);
+      of_layer[number].push_back(place->second);
+    }
+  }
+};
+
+std::vector<std::pair<at::Tensor, std::vector<int>>> users_of_parameters(const Plan& plan,
+                                                                         const std::vector<Layer>& layers) {
+  std::vector<std::pair<at::Tensor, std::vector<int>>> users;
+  std::map<const void*, std::size_t> places;
+  for (std::size_t number = 0; number < layers.size(); ++number) {
+    for (const auto& parameter : layers[number].parameters) {
+      const auto [place, fresh] = places.try_emplace(parameter.unsafeGetTensorImpl(), users.size());
+      if (fresh) users.emplace_back(parameter, std::vector<int>());
+      users[place->second].second.push_back(plan.owner(static_cast<std::int64_t>(number)));
+    }
+  }
+  return users;
+}
+
+// Which parameters layers of several ranks use. All ranks see the whole list, and so agree.
+std::vector<SharedParameter> find_shared(const Plan& plan, int rank, const std::vector<Layer>& layers) {
+  std::vector<SharedParameter> shared;
+  for (const auto& [parameter, ranks] : users_of_parameters(plan, layers)) {
+    if (std::all_of(ranks.begin(), ranks.end(), [&](int user) { return user == ranks.front(); })) continue;
+    const bool mine = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    shared.push_back({mine ? parameter : at::Tensor(), Layout::of({parameter}).items.front()});
+  }
+  return shared;
+}
+
+std::map<std::int64_t, Layer> by_number(const std::vector<Layer>& layers) {
+  std::map<std::int64_t, Layer> numbered;
+  for (std::size_t i = 0; i < layers.size(); ++i) numbered.emplace(static_cast<std::int64_t>(i), layers[i]);
+  return numbered;
+}
+
+Plan plan_for(const mpi::Team& comm, std::int64_t count, const Options& options) {
+  return {count, comm.size(), options.tf, options.forward_grid, options.backward_grid};
+}
+
+std::shared_ptr<mpi::Team> reversed(mpi::Team& team) {
+  return mpi::Team::adopt(team.origin().split(0, team.size() - 1 - team.rank()));
+}
+
+}  // namespace
+
+struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParallel::Implementation> {
+  Implementation(const std::shared_ptr<mpi::Team>& comm, std::int64_t count, std::map<std::int64_t, Layer> given,
+                 std::vector<SharedParameter> shared_between, const Options& how)
+      : team(mpi::Team::over(comm->origin(), kName)),
+        options(how),
+        plan(plan_for(*comm, count, how)),
+        layers(plan, comm->rank(), std::move(given)),
+        shared(std::move(shared_between)),
+        forward_solver(plan.forward(), team),
+        adjoint_solver(plan.adjoint(), reversed(*team)) {
+    index_parameters();
+  }
+
+  void index_parameters();
+  [[nodiscard]] bool first() const { return team->rank() == 0; }
+  [[nodiscard]] bool has_input() const { return first() || options.ends == Ends::kAll; }
+  [[nodiscard]] bool one_level() const { return plan.forward().levels() == 1 && plan.adjoint().levels() == 1; }
+
+  [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras, std::function<void()> prepare);
+  [[nodiscard]] Tensors loop(Tensors x);
+  void learn_input(const Tensors& x, bool known_to_all);
+  void check_shapes(at::Device device);
+  [[nodiscard]] at::Device device_for(const Tensors& x) const;
+  [[nodiscard]] Codec codec(at::Device device) const;
+  [[nodiscard]] Tensors solve(const Tensors& x, Pass& pass, bool recording);
+  [[nodiscard]] Tensors deliver_output(Tensors y, Pass& pass);
+  [[nodiscard]] variable_list adjoint(const std::shared_ptr<Pass>& pass, variable_list&& gradients);
+  [[nodiscard]] Tensors gradient_at_end(const Tensors& gradients, const Pass& pass);
+  void sum_shared(Tensors& gradients);
+
+  struct Adjoint {
+    std::shared_ptr<Implementation> network;
+    std::shared_ptr<Pass> pass;
+    variable_list operator()(OperationNode& /*node*/, variable_list&& gradients) const {
+      return network->adjoint(pass, std::move(gradients));
+    }
+    void release() {
+      pass->records.clear();
+      pass->released = true;
+    }
+  };
+
+  std::shared_ptr<mpi::Team> team;
+  Options options;
+  Plan plan;
+  LayerStore layers;
+  std::vector<SharedParameter> shared;
+  multigrid::Solver forward_solver;
+  multigrid::Solver adjoint_solver;
+  ParameterIndex parameters;
+  Statistics statistics;
+  Layout input;  // of rank 0's last input, known to all
+  std::uint64_t seed = 0;
+  std::uint64_t passes = 0;
+  bool shapes_checked = false;
+};
+
+void LayerParallel::Implementation::index_parameters() {
+  parameters = {};
+  const partition::Range own = plan.layers_of(team->rank());
+  for (std::int64_t number = own.begin; number < own.end; ++number) parameters.add(number, layers[number].parameters);
+}
+
+Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& extras,
+                                              std::function<void()> prepare) {
+  if (prepare) prepare();
+  if (team->size() == 1 && one_level()) return loop(x);
+  Tensors inputs = parameters.unique;
+  inputs.insert(inputs.end(), extras.begin(), extras.end());
+  if (has_input()) inputs.insert(inputs.begin(), x.begin(), x.end());
+  const auto wants_grad =
+      std::find_if(inputs.begin(), inputs.end(), [](const auto& t) { return t.defined() && t.requires_grad(); });
+  const GradientCall call(wants_grad == inputs.end() ? at::zeros({}) : *wants_grad);
+  auto pass = std::make_shared<Pass>();
+  pass->extras = extras;
+  pass->prepare = std::move(prepare);
+  pass->device = device_for(x);
+  Tensors y;
+  {
+    Negotiation talk(kName, team->id());
+    talk.check([&] {
+      if (has_input()) require_state(x, "an input");
+    });
+    const RandomSource source{RandomSource::initial_seed(), passes};
+    const bool news = first() && (Layout::of(x) != input || source.seed != seed);
+    const auto outcome = talk.agree(Signature(kName), news ? 1 : 0, [] { return std::string(kName); });
+    y = collective::interruptible([&] {
+      learn_input(x, outcome.value_max == 0);
+      check_shapes(pass->device);
+      layers.refresh(*team);
+      return solve(x, *pass, call.recording());
+    });
+  }
+  ++passes;
+  if (call.recording()) {
+    collective::record(kName, team, inputs, y, Adjoint{shared_from_this(), pass}, call.on_tape());
+  }
+  return y;
+}
+
+// One rank and one level: nothing to solve and nothing to add to what autograd does by itself.
+Tensors LayerParallel::Implementation::loop(Tensors x) {
+  require_state(x, "an input");
+  RandomScope random({RandomSource::initial_seed(), passes++}, x.front().device());
+  for (std::int64_t number = 0; number < plan.layers(); ++number) {
+    Layer& layer = layers[number];
+    random.begin(number);
+    Tensors y = layer.function(x, plan.dt());
+    x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
+  }
+  return x;
+}
+
+// Tells everybody what rank 0's input looks like, and its seed, if either is new.
+void LayerParallel::Implementation::learn_input(const Tensors& x, bool known_to_all) {
+  if (known_to_all) return;
+  std::vector<std::int64_t> numbers;
+  if (first()) {
+    numbers = Layout::of(x).encode();
+    numbers.push_back(static_cast<std::int64_t>(RandomSource::initial_seed()));
+  }
+  numbers = announce(std::move(numbers), *team);
+  Layout layout = Layout::decode(numbers.data());
+  shapes_checked = shapes_checked && layout == input;
+  input = std::move(layout);
+  seed = static_cast<std::uint64_t>(numbers.back());
+}
+
+// Several levels need states that are alike everywhere. Found out once for each kind of input, by evaluating this rank's
+// layers on zeros, and told to all ranks before anything is solved.
+void LayerParallel::Implementation::check_shapes(at::Device device) {
+  if (shapes_checked || one_level() || options.transfers.coarsen) return;
+  Negotiation talk(kName, team->id());
+  talk.check([&] {
+    RandomScope random({seed, passes}, device);
+    Evaluator evaluator(layers, random);
+    const Tensors zeros = input.zeros(device);
+    const partition::Range own = plan.layers_of(team->rank());
+    for (std::int64_t number = own.begin; number < own.end; ++number) {
+      const Layout output = Layout::of(evaluator.next(number, zeros, plan.dt(), Buffers::kRestore));
+      TORCH_CHECK(output == input, "weft: layer ", number, " on rank ", team->rank(), " turns a state ",
+                  input.describe(), " into ", output.describe(),
+                  ". With several levels all layers must keep shape and type; use one level, or put such layers ",
+                  "before or behind (compose)");
+    }
+  });
+  talk.agree(Signature("layer_parallel shapes"), 0, [] { return std::string(kName); });
+  shapes_checked = true;
+}
+
+at::Device LayerParallel::Implementation::device_for(const Tensors& x) const {
+  if (!x.empty() && x.front().defined()) return x.front().device();
+  return parameters.unique.empty() ? at::Device(at::kCPU) : parameters.unique.front().device();
+}
+
+Codec LayerParallel::Implementation::codec(at::Device device) const {
+  const bool alike = !one_level() && !options.transfers.coarsen;
+  return {alike ? std::optional(input) : std::nullopt, device};
+}
+
+Tensors LayerParallel::Implementation::solve(const Tensors& x, Pass& pass, bool recording) {
+  pass.random = {seed, passes};
+  RandomScope random(pass.random, pass.device);
+  Evaluator evaluator(layers, random);
+  ForwardProblem problem(plan, evaluator, codec(pass.device), input, options.transfers,
+                         {first() ? detached(x) : Tensors(), options.guess, recording ? &pass.records : nullptr});
+  statistics.forward = forward_solver.solve(problem, options.forward);
+  Tensors y;
+  if (team->rank() == plan.last_rank()) y = forward_solver.solution(plan.layers()).as<Tensors>();
+  if (!options.keep_states && options.forward.initial_guess != multigrid::InitialGuess::kPrevious) {
+    forward_solver.release();
+  }
+  return deliver_output(std::move(y), pass);
+}
+
+Tensors LayerParallel::Implementation::deliver_output(Tensors y, Pass& pass) {
+  const Codec code = codec(pass.device);
+  if (options.ends == Ends::kAll) {
+    y = spread(std::move(y), plan.last_rank(), code, *team);
+  } else {
+    y = carry(std::move(y), plan.last_rank(), 0, code, *team);
+    if (one_level()) {  // the output may look different from the input
+      pass.output = first() ? Layout::of(y) : Layout();
+      pass.output = Layout::decode(announce(pass.output.encode(), *team).data());
+    } else {
+      pass.output = input;
+    }
+    if (!first()) y = pass.output.zeros(pass.device);
+  }
+  pass.output = Layout::of(y);
+  return detached(y);
+}
+
+// The gradient at the network's end, on the rank where the adjoint run begins.
+Tensors LayerParallel::Implementation::gradient_at_end(const Tensors& gradients, const Pass& pass) {
+  if (options.ends == Ends::kAll) return mean(gradients, *team);
+  return carry(gradients, 0, plan.last_rank(), codec(pass.device), *team);
+}
+
+variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>& pass, variable_list&& gradients) {
+  TORCH_CHECK(!pass->released, "weft: backward through a LayerParallel network a second time; its graph is gone. Pass ",
+              "retain_graph=True to the first backward");
+  TORCH_CHECK(!c10::GradMode::is_enabled(), "weft: LayerParallel has no second derivatives (create_graph=True)");
+  if (pass->prepare) pass->prepare();
+  const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
+  RandomScope random(pass->random, pass->device);
+  Evaluator evaluator(layers, random);
+  Tensors sums(parameters.unique.size());
+  Tensors extra_sums(pass->extras.size());
+  const auto add = [](at::Tensor& sum, const at::Tensor& term) {
+    if (term.defined()) sum = sum.defined() ? sum.add(term) : term;
+  };
+  const auto collect = [&](std::int64_t layer, const Tensors& found) {
+    const auto& places = parameters.of_layer[layer];
+    for (std::size_t i = 0; i < places.size(); ++i) add(sums[places[i]], found[i]);
+    for (std::size_t i = 0; i < extra_sums.size(); ++i) add(extra_sums[i], found[places.size() + i]);
+  };
+  AdjointProblem problem(plan, evaluator, codec(pass->device), pass->output, options.transfers,
+                         {gradient_at_end(gradients, *pass), &pass->records, &pass->extras, keep_graph, collect});
+  statistics.backward = adjoint_solver.solve(problem, options.backward);
+
+  Tensors result;
+  if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
+  if (options.backward.initial_guess != multigrid::InitialGuess::kPrevious) adjoint_solver.release();
+  if (options.ends == Ends::kAll) result = spread(std::move(result), 0, codec(pass->device), *team);
+  sum_shared(sums);
+  result.insert(result.end(), sums.begin(), sums.end());
+  result.insert(result.end(), extra_sums.begin(), extra_sums.end());
+  return result;
+}
+
+// Copies of one parameter on several ranks are one parameter.
+void LayerParallel::Implementation::sum_shared(Tensors& gradients) {
+  for (const auto& parameter : shared) {
+    const auto place = parameters.places.find(parameter.mine.unsafeGetTensorImpl());
+    at::Tensor* mine = place == parameters.places.end() ? nullptr : &gradients[place->second];
+    const auto options = at::TensorOptions().dtype(parameter.layout.type);
+    at::Tensor sum = mine != nullptr && mine->defined() ? mine->cpu().contiguous().clone()
+                                                        : at::zeros(parameter.layout.sizes, options);
+    {
+      const mpi::BlockingScope blocking;
+      mpi::all_reduce(sum.data_ptr(), sum.data_ptr(), sum.numel(), collective::datatype_of(sum.scalar_type()),
+                      mpi::ReduceOp::kSum, team->channel(mpi::Direction::kBackward));
+    }
+    if (mine != nullptr) *mine = sum.to(parameter.mine.device());
+  }
+}
+
+LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, const std::vector<Layer>& layers,
+                             const Options& options)
+    : LayerParallel(comm, static_cast<std::int64_t>(layers.size()), by_number(layers),
+                    find_shared(plan_for(*comm, static_cast<std::int64_t>(layers.size()), options), comm->rank(), layers),
+                    options) {}
+
+LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, std::int64_t count,
+                             std::map<std::int64_t, Layer> layers, std::vector<SharedParameter> shared,
+                             const Options& options)
+    : implementation_(std::make_shared<Implementation>(comm, count, std::move(layers), std::move(shared), options)) {}
+
+LayerParallel::~LayerParallel() = default;
+LayerParallel::LayerParallel(LayerParallel&&) noexcept = default;
+LayerParallel& LayerParallel::operator=(LayerParallel&&) noexcept = default;
+
+Tensors LayerParallel::forward(const Tensors& x, const Tensors& extras, std::function<void()> prepare) {
+  return implementation_->forward(x, extras, std::move(prepare));
+}
+
+at::Tensor LayerParallel::forward(const at::Tensor& x, const Tensors& extras) {
+  return implementation_->forward(x.defined() ? Tensors{x} : Tensors(), extras, nullptr).front();
+}
+
+const Tensors& LayerParallel::parameters() const { return implementation_->parameters.unique; }
+const Plan& LayerParallel::plan() const { return implementation_->plan; }
+const Options& LayerParallel::options() const { return implementation_->options; }
+const Statistics& LayerParallel::statistics() const { return implementation_->statistics; }
+
+void LayerParallel::set_solvers(const multigrid::Options& forward, const multigrid::Options& backward) {
+  implementation_->options.forward = forward;
+  implementation_->options.backward = backward;
+}
+
+std::vector<std::pair<std::int64_t, Tensors>> LayerParallel::states() const {
+  const auto& solver = implementation_->forward_solver;
+  std::vector<std::pair<std::int64_t, Tensors>> result;
+  const partition::Range points = solver.points();
+  for (std::int64_t point = points.begin; point < points.end; ++point) {
+    result.emplace_back(point, detached(solver.solution(point).as<Tensors>()));
+  }
+  return result;
+}
+
+void LayerParallel::rebind(std::int64_t layer, Tensors parameters, Tensors buffers) {
+  implementation_->layers.rebind(layer, std::move(parameters), std::move(buffers));
+  implementation_->index_parameters();
+}
+
+}  // namespace weft::layer_parallel

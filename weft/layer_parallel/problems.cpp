@@ -1,0 +1,146 @@
+#include "weft/layer_parallel/problems.h"
+
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace weft::layer_parallel {
+
+using multigrid::Packed;
+using multigrid::Place;
+using multigrid::State;
+using multigrid::Step;
+
+State TensorProblem::combine(double a, State x, double b, State y) {
+  return State::of(layer_parallel::combine(a, x.as<Tensors>(), b, y.as<Tensors>()));
+}
+
+double TensorProblem::norm(const State& u) { return layer_parallel::norm(u.as<Tensors>()); }
+
+bool TensorProblem::finite(const State& u) { return layer_parallel::finite(u.as<Tensors>()); }
+
+Packed TensorProblem::pack(const State& u, const Place& /*place*/) { return codec_.pack(u.as<Tensors>()); }
+
+State TensorProblem::unpack(Packed message, const Place& /*place*/) {
+  return State::of(codec_.unpack(std::move(message)));
+}
+
+std::optional<std::int64_t> TensorProblem::packed_bytes(const Place& /*place*/) { return codec_.bytes(); }
+
+State TensorProblem::zero(const Place& /*place*/) { return State::of(layout_.zeros(codec_.device())); }
+
+State TensorProblem::coarsen(const State& u, const Place& place) {
+  return transfers_.coarsen ? State::of(transfers_.coarsen(u.as<Tensors>(), place.level)) : u;
+}
+
+State TensorProblem::refine(const State& u, const Place& place) {
+  return transfers_.refine ? State::of(transfers_.refine(u.as<Tensors>(), place.level)) : u;
+}
+
+Tensors TensorProblem::coarsened(Tensors x, int level) const {
+  for (int finer = 0; coarsens() && finer < level; ++finer) x = transfers_.coarsen(x, finer);
+  return x;
+}
+
+ForwardProblem::ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout,
+                               const Transfers& transfers, Input input)
+    : TensorProblem(std::move(codec), std::move(layout), transfers),
+      plan_(plan),
+      evaluator_(evaluator),
+      input_(std::move(input)) {}
+
+State ForwardProblem::initial() { return State::of(input_.x); }
+
+State ForwardProblem::guess(const Place& place) {
+  return State::of(input_.guess ? input_.guess(place.t) : Problem::guess(place).as<Tensors>());
+}
+
+State ForwardProblem::step(const State& u, const Step& step) {
+  const std::int64_t layer = step.fine_start;
+  const double dt = plan_.dt(step.fine_stop - step.fine_start);
+  const auto& x = u.as<Tensors>();
+  if (!step.final) return State::of(evaluator_.next(layer, x, dt, Buffers::kRestore));
+  if (input_.records == nullptr) return State::of(evaluator_.next(layer, x, dt, Buffers::kKeep));
+  Recorded& recorded = (*input_.records)[layer] = evaluator_.record(layer, x, dt, Buffers::kKeep);
+  return State::of(evaluator_.next(layer, recorded, dt));
+}
+
+AdjointProblem::AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout,
+                               const Transfers& transfers, Input input)
+    : TensorProblem(std::move(codec), std::move(layout), transfers),
+      plan_(plan),
+      evaluator_(evaluator),
+      input_(std::move(input)) {}
+
+State AdjointProblem::initial() { return State::of(input_.gradient); }
+
+State AdjointProblem::step(const State& u, const Step& step) {
+  const std::int64_t layer = plan_.layers() - step.fine_stop;
+  const auto& gradient = u.as<Tensors>();
+  const Recorded& record = recorded(layer, step);
+  if (evaluator_.layer(layer).form != Form::kResidual) {
+    return State::of(pull_back(layer, record, gradient, step.final));
+  }
+  const c10::AutoGradMode no_grad(false);
+  Tensors scaled;
+  for (const auto& tensor : gradient) scaled.push_back(at::mul(tensor, plan_.dt(step.fine_stop - step.fine_start)));
+  return State::of(layer_parallel::combine(1, gradient, 1, pull_back(layer, record, scaled, step.final)));
+}
+
+// x + dt * f(x) has the same f on every level, and so one graph of it serves them all.
+const Recorded& AdjointProblem::recorded(std::int64_t layer, const Step& step) {
+  const Recorded& fine = input_.records->at(layer);
+  if (step.level == 0 || (evaluator_.layer(layer).form != Form::kStep && !coarsens())) return fine;
+  auto [place, absent] = coarse_.try_emplace({step.level, layer});
+  if (absent) {
+    const Tensors x = coarsened(detached(fine.input), step.level);
+    place->second = evaluator_.record(layer, x, plan_.dt(step.fine_stop - step.fine_start), Buffers::kRestore);
+  }
+  return place->second;
+}
+
+// The gradients of a recorded evaluation's input; on the last sweep also those of the weights.
+Tensors AdjointProblem::pull_back(std::int64_t layer, const Recorded& recorded, const Tensors& gradient, bool final) {
+  using torch::autograd::impl::gradient_edge;
+  torch::autograd::edge_list roots, targets;
+  torch::autograd::variable_list seeds;
+  for (std::size_t i = 0; i < recorded.output.size(); ++i) {
+    if (!recorded.output[i].requires_grad()) continue;
+    roots.push_back(gradient_edge(recorded.output[i]));
+    seeds.push_back(gradient[i]);
+  }
+  for (const auto& leaf : recorded.input) targets.push_back(gradient_edge(leaf));
+  const auto& parameters = evaluator_.layer(layer).parameters;
+  std::vector<std::size_t> wanted;  // which of the parameters and extras
+  const auto ask_for = [&](const at::Tensor& tensor, std::size_t number) {
+    if (!tensor.requires_grad()) return;
+    wanted.push_back(number);
+    targets.push_back(gradient_edge(tensor));
+  };
+  if (final) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) ask_for(parameters[i], i);
+    for (std::size_t i = 0; i < input_.extras->size(); ++i) ask_for((*input_.extras)[i], parameters.size() + i);
+  }
+  torch::autograd::variable_list found(targets.size());
+  if (!roots.empty()) {
+    found = torch::autograd::Engine::get_default_engine().execute(roots, seeds, !final || input_.keep_graph,
+                                                                  /*create_graph=*/false, /*accumulate_grad=*/false,
+                                                                  targets);
+  }
+  const std::size_t inputs = recorded.input.size();
+  if (final) {
+    Tensors collected(parameters.size() + input_.extras->size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) collected[wanted[i]] = found[inputs + i];
+    input_.collect(layer, collected);
+  }
+  found.resize(inputs);
+  for (std::size_t i = 0; i < inputs; ++i) {
+    if (!found[i].defined()) found[i] = at::zeros_like(recorded.input[i]);
+  }
+  return found;
+}
+
+}  // namespace weft::layer_parallel

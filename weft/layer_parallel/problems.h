@@ -1,0 +1,103 @@
+// The network and its adjoint as time stepping problems for the multigrid solver.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "weft/layer_parallel/evaluator.h"
+#include "weft/layer_parallel/plan.h"
+#include "weft/layer_parallel/states.h"
+#include "weft/multigrid/problem.h"
+
+namespace weft::layer_parallel {
+
+// Layers that a pass evaluated on its last sweep, by number, with their graphs.
+using Records = std::map<std::int64_t, Recorded>;
+
+// Spatial coarsening, where the user gives it: a state of level `level` for the next coarser one, and back.
+struct Transfers {
+  using Function = std::function<Tensors(const Tensors&, int level)>;
+  Function coarsen;
+  Function refine;
+};
+
+// Tensors as states: all that both directions have in common.
+class TensorProblem : public multigrid::Problem {
+ public:
+  TensorProblem(Codec codec, Layout layout, const Transfers& transfers)
+      : codec_(std::move(codec)), layout_(std::move(layout)), transfers_(transfers) {}
+
+  multigrid::State combine(double a, multigrid::State x, double b, multigrid::State y) override;
+  double norm(const multigrid::State& u) override;
+  bool finite(const multigrid::State& u) override;
+  multigrid::Packed pack(const multigrid::State& u, const multigrid::Place& place) override;
+  multigrid::State unpack(multigrid::Packed message, const multigrid::Place& place) override;
+  std::optional<std::int64_t> packed_bytes(const multigrid::Place& place) override;
+  multigrid::State zero(const multigrid::Place& place) override;
+  multigrid::State coarsen(const multigrid::State& u, const multigrid::Place& place) override;
+  multigrid::State refine(const multigrid::State& u, const multigrid::Place& place) override;
+
+ protected:
+  [[nodiscard]] bool coarsens() const { return static_cast<bool>(transfers_.coarsen); }
+  // A fine state as it looks on `level`.
+  [[nodiscard]] Tensors coarsened(Tensors x, int level) const;
+
+ private:
+  Codec codec_;
+  Layout layout_;  // at point 0
+  const Transfers& transfers_;
+};
+
+class ForwardProblem final : public TensorProblem {
+ public:
+  struct Input {
+    Tensors x;                                        // at point 0; used on its owner only
+    std::function<Tensors(double time)> guess;        // for InitialGuess::kCallback
+    Records* records = nullptr;                       // filled on the last sweep, if given
+  };
+  ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout, const Transfers& transfers,
+                 Input input);
+
+  multigrid::State initial() override;
+  multigrid::State guess(const multigrid::Place& place) override;
+  multigrid::State step(const multigrid::State& u, const multigrid::Step& step) override;
+
+ private:
+  const Plan& plan_;
+  Evaluator& evaluator_;
+  Input input_;
+};
+
+// Steps gradients backward by vector-Jacobian products. Time is counted from the network's end.
+class AdjointProblem final : public TensorProblem {
+ public:
+  // Called on the last sweep with the gradients of a layer's parameters, and of the extra tensors; some are undefined.
+  using Collect = std::function<void(std::int64_t layer, const Tensors& gradients)>;
+  struct Input {
+    Tensors gradient;         // at the network's end; used on its owner only
+    Records* records;         // of the forward pass
+    const Tensors* extras;    // further tensors whose gradients are wanted
+    bool keep_graph = false;  // another backward pass will follow
+    Collect collect;
+  };
+  AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout, const Transfers& transfers,
+                 Input input);
+
+  multigrid::State initial() override;
+  multigrid::State step(const multigrid::State& u, const multigrid::Step& step) override;
+
+ private:
+  [[nodiscard]] const Recorded& recorded(std::int64_t layer, const multigrid::Step& step);
+  [[nodiscard]] Tensors pull_back(std::int64_t layer, const Recorded& recorded, const Tensors& gradient, bool final);
+
+  const Plan& plan_;
+  Evaluator& evaluator_;
+  Input input_;
+  // Coarse steps of layers that see the step size are other functions than the fine ones.
+  std::map<std::pair<int, std::int64_t>, Recorded> coarse_;
+};
+
+}  // namespace weft::layer_parallel

@@ -1,0 +1,198 @@
+#include "weft/layer_parallel/states.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace weft::layer_parallel {
+namespace {
+
+std::int64_t bytes_of(const Layout::Item& item) {
+  return c10::multiply_integers(item.sizes) * static_cast<std::int64_t>(c10::elementSize(item.type));
+}
+
+// Tensors start at multiples of this in a message, so that they can be used where they lie.
+constexpr std::int64_t kAlignment = 64;
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+std::int64_t payload_bytes(const Layout& layout) {
+  std::int64_t total = 0;
+  for (const auto& item : layout.items) total += aligned(bytes_of(item));
+  return total;
+}
+
+void write(const Tensors& state, std::byte* to) {
+  for (const auto& tensor : state) {
+    const at::Tensor readable = tensor.cpu().contiguous();
+    const auto bytes = static_cast<std::int64_t>(readable.nbytes());
+    if (bytes > 0) std::memcpy(to, readable.const_data_ptr(), static_cast<std::size_t>(bytes));
+    to += aligned(bytes);
+  }
+}
+
+}  // namespace
+
+Layout Layout::of(const Tensors& state) {
+  Layout layout;
+  for (const auto& tensor : state) layout.items.push_back({tensor.scalar_type(), tensor.sizes().vec()});
+  return layout;
+}
+
+std::vector<std::int64_t> Layout::encode() const {
+  std::vector<std::int64_t> numbers{static_cast<std::int64_t>(items.size())};
+  for (const auto& item : items) {
+    numbers.push_back(static_cast<std::int64_t>(item.type));
+    numbers.push_back(static_cast<std::int64_t>(item.sizes.size()));
+    numbers.insert(numbers.end(), item.sizes.begin(), item.sizes.end());
+  }
+  return numbers;
+}
+
+Layout Layout::decode(const std::int64_t* numbers) {
+  Layout layout;
+  layout.items.resize(static_cast<std::size_t>(*numbers++));
+  for (auto& item : layout.items) {
+    item.type = static_cast<at::ScalarType>(*numbers++);
+    const std::int64_t dims = *numbers++;
+    item.sizes.assign(numbers, numbers + dims);
+    numbers += dims;
+  }
+  return layout;
+}
+
+std::int64_t Layout::bytes() const {
+  // A single tensor travels from and to its own memory, without gaps.
+  return items.size() == 1 ? bytes_of(items.front()) : payload_bytes(*this);
+}
+
+Tensors Layout::zeros(at::Device device) const {
+  Tensors state;
+  for (const auto& item : items) state.push_back(at::zeros(item.sizes, at::TensorOptions(device).dtype(item.type)));
+  return state;
+}
+
+std::string Layout::describe() const {
+  std::string text = "(";
+  for (const auto& item : items) {
+    if (text.size() > 1) text += ", ";
+    text += c10::toString(item.type);
+    text += "[";
+    for (std::size_t i = 0; i < item.sizes.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(item.sizes[i]);
+    text += "]";
+  }
+  return text + ")";
+}
+
+void require_state(const Tensors& state, const char* what) {
+  TORCH_CHECK(!state.empty(), "weft: expected ", what, " of at least one tensor, got none");
+  for (const auto& tensor : state) {
+    TORCH_CHECK(tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()), "weft: expected ", what,
+                " of floating or complex tensors, got ",
+                tensor.defined() ? c10::toString(tensor.scalar_type()) : "an undefined one");
+  }
+}
+
+Tensors combine(double a, const Tensors& x, double b, const Tensors& y) {
+  Tensors sum;
+  sum.reserve(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (a == 1) {
+      sum.push_back(at::add(x[i], y[i], b));
+    } else if (b == 1) {
+      sum.push_back(at::add(y[i], x[i], a));
+    } else {
+      sum.push_back(at::mul(x[i], a).add_(y[i], b));
+    }
+  }
+  return sum;
+}
+
+Tensors advance(const Tensors& x, const Tensors& y, double dt) {
+  TORCH_CHECK(x.size() == y.size(), "weft: a layer in x + dt * layer(x) was given a state of ", x.size(),
+              " tensors and returned ", y.size());
+  return combine(1, x, dt, y);
+}
+
+double norm(const Tensors& x) {
+  double squares = 0;
+  for (const auto& tensor : x) {
+    const auto length = at::linalg_vector_norm(tensor, 2, std::nullopt, false).item<double>();
+    squares += length * length;
+  }
+  return std::sqrt(squares);
+}
+
+bool finite(const Tensors& x) {
+  return std::all_of(x.begin(), x.end(), [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); });
+}
+
+Tensors detached(const Tensors& x) {
+  Tensors result;
+  result.reserve(x.size());
+  for (const auto& tensor : x) result.push_back(tensor.detach());
+  return result;
+}
+
+std::optional<std::int64_t> Codec::bytes() const {
+  return alike_ ? std::optional(alike_->bytes()) : std::nullopt;
+}
+
+multigrid::Packed Codec::pack(const Tensors& state) const {
+  if (alike_) {
+    const Layout layout = Layout::of(state);
+    TORCH_CHECK(layout == *alike_, "weft: a state ", layout.describe(), " appeared where all are ", alike_->describe());
+    if (state.size() == 1) {
+      auto readable = std::make_shared<at::Tensor>(state.front().cpu().contiguous());
+      return {{static_cast<const std::byte*>(readable->const_data_ptr()), readable->nbytes()}, readable};
+    }
+  }
+  const Layout layout = Layout::of(state);
+  std::vector<std::int64_t> label;
+  if (!alike_) {
+    label = layout.encode();
+    label.insert(label.begin(), static_cast<std::int64_t>(label.size()));
+  }
+  const std::int64_t head = aligned(static_cast<std::int64_t>(label.size() * sizeof(std::int64_t)));
+  auto buffer = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(head + payload_bytes(layout)));
+  if (!label.empty()) std::memcpy(buffer->data(), label.data(), label.size() * sizeof(std::int64_t));
+  write(state, buffer->data() + head);
+  return {*buffer, buffer};
+}
+
+Tensors Codec::unpack(multigrid::Packed message) const {
+  const std::byte* data = message.bytes.data();
+  Layout layout;
+  if (alike_) {
+    layout = *alike_;
+  } else {
+    std::int64_t length = 0;
+    std::memcpy(&length, data, sizeof length);
+    std::vector<std::int64_t> label(static_cast<std::size_t>(length));
+    std::memcpy(label.data(), data + sizeof length, label.size() * sizeof(std::int64_t));
+    layout = Layout::decode(label.data());
+    data += aligned((length + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)));
+  }
+  Tensors state;
+  for (const auto& item : layout.items) {
+    const auto options = at::TensorOptions().dtype(item.type);
+    // The state is immutable, so the message's memory, which only it holds, serves as it is.
+    auto* memory = const_cast<std::byte*>(data);  // NOLINT
+    at::Tensor tensor = bytes_of(item) == 0
+                            ? at::empty(item.sizes, options)
+                            : at::from_blob(memory, item.sizes, [owner = message.owner](void*) {}, options);
+    state.push_back(tensor.to(device_));
+    data += aligned(bytes_of(item));
+  }
+  return state;
+}
+
+}  // namespace weft::layer_parallel
