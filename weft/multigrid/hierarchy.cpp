@@ -48,6 +48,7 @@ TimeHierarchy::TimeHierarchy(std::int64_t steps, int ranks, const HierarchyOptio
               std::to_string(times_.size()));
   offsets_ = options.offsets.empty() ? balanced_offsets(steps, ranks) : options.offsets;
   check_offsets(offsets_, steps, ranks);
+  step_size_ = (t_end_ - t_begin_) / static_cast<double>(steps);
   coarsen(options);
 }
 
@@ -89,7 +90,8 @@ std::optional<int> TimeHierarchy::after(int level, int rank) const {
 
 double TimeHierarchy::time(std::int64_t fine_index) const {
   if (!times_.empty()) return times_[static_cast<std::size_t>(fine_index)];
-  return t_begin_ + (t_end_ - t_begin_) * (static_cast<double>(fine_index) / static_cast<double>(steps_));
+  if (fine_index == steps_) return t_end_;  // not a rounding error beside it
+  return t_begin_ + step_size_ * static_cast<double>(fine_index);
 }
 
 Place TimeHierarchy::place(int level, std::int64_t index) const {

@@ -69,6 +69,7 @@ class TimeHierarchy {
   std::vector<std::int64_t> offsets_;
   double t_begin_;
   double t_end_;
+  double step_size_ = 0;
   std::vector<double> times_;
 };
 

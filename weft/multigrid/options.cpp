@@ -47,7 +47,7 @@ std::uint64_t signature(const Options& options) {
   add(signature, options.c_weight);
   signature.add(options.cycle).add(options.skip_downcycle).add(options.relax_coarsest_only);
   // Storage and check_finite concern a rank's own memory and no message.
-  signature.add(options.initial_guess).add(options.final_relaxation);
+  signature.add(options.initial_guess).add(options.final_sweep);
   return signature.value();
 }
 

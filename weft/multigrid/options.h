@@ -30,6 +30,13 @@ enum class InitialGuess : std::int8_t {
   kPrevious,     // what the last solve left; Problem::guess's place is taken by kZero the first time
 };
 
+// What follows the last iteration on the finest level, with Step::final set.
+enum class FinalSweep : std::int8_t {
+  kFC,    // F- and C-relaxation: every step once
+  kF,     // F-relaxation: C-points stay as the last correction left them
+  kNone,  // only C-points have a solution
+};
+
 struct Options {
   int max_iterations = 10;
   // Iterations end below either; zero means never. Relative to the first residual.
@@ -49,9 +56,7 @@ struct Options {
   bool relax_coarsest_only = false;
   Storage storage = Storage::kAllPoints;
   InitialGuess initial_guess = InitialGuess::kZero;
-  // One F- and one C-relaxation of the finest level after the last iteration, with Step::final set. Without it the
-  // C-points stay as the last correction left them, and F-points older than that.
-  bool final_relaxation = true;
+  FinalSweep final_sweep = FinalSweep::kFC;
   // Throw for a state that is not finite, naming level, step and rank. WEFT_DEBUG=1 sets it where this is false.
   bool check_finite = false;
   // Told of everything this rank does; may differ between ranks. Not owned.

@@ -17,7 +17,7 @@ struct Task {
   int peer = -1;           // of a send or receive
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
-  std::vector<std::int64_t> needs;  // earlier tasks of this rank, by position, whose results this one took
+  std::vector<std::int64_t> needs{};  // earlier tasks of this rank, by position, whose results this one took
 };
 
 // Of one rank and one thread. A solve adds to what is there.

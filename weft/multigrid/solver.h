@@ -39,15 +39,18 @@ class Solver {
   // The fine points of this rank.
   [[nodiscard]] partition::Range points() const;
 
-  // The value at a fine point of this rank. With Storage::kCPoints only C-points and this rank's last point are there.
-  // Throws std::out_of_range for a point that is not this rank's or not held.
+  // The value at a fine point of this rank. With Storage::kCPoints only C-points and this rank's last point are there,
+  // with FinalSweep::kNone only C-points. Throws std::out_of_range for a point that is not this rank's or not held.
   [[nodiscard]] State solution(std::int64_t fine_index) const;
-  // The value before this rank's first point, as the final sweep used it; empty on the rank that owns point 0, on ranks
-  // without points and without a final sweep.
+  // The value before this rank's first point, as the final sweep used it. Empty where it used none: on the rank that
+  // owns point 0, on ranks without points, and with FinalSweep::kF on ranks that begin with a C-point.
   [[nodiscard]] State left_value() const;
 
-  // Lets go of every state. A solve with InitialGuess::kPrevious then starts as the first one did.
+  // Lets go of the solution; after a solve with InitialGuess::kPrevious its C-points stay, for the next one to start
+  // from.
   void release() noexcept;
+  // Lets go of every state.
+  void forget() noexcept;
 
  private:
   struct Implementation;

@@ -1,0 +1,20 @@
+// V- and F-cycles: the order in which the levels are visited.
+#pragma once
+
+#include <functional>
+
+#include "weft/multigrid/solve.h"
+
+namespace weft::multigrid {
+
+struct CyclePlan {
+  CycleKind kind = CycleKind::kV;
+  bool skip_downcycle = false;
+  // Takes this rank's part of the residual norm as soon as it is known; absent: no norm is computed.
+  std::function<void(double part)> residual;
+};
+
+// One iteration.
+void cycle(Solve& solve, const CyclePlan& plan);
+
+}  // namespace weft::multigrid

@@ -1,0 +1,116 @@
+#include "weft/multigrid/relax.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace weft::multigrid {
+namespace {
+
+class Sweep {
+ public:
+  Sweep(Solve& solve, Level& level, bool final, const Visitor& visitor)
+      : solve_(solve), level_(level), visitor_(visitor), final_(final) {
+    // Without C-points, a border needs a message only where it cuts an interval.
+    receives_ = level.before() && (visitor.c_point || !level.is_c_point(level.begin()));
+    sends_ = level.after() && (visitor.c_point || !level.is_c_point(level.end()));
+  }
+
+  State run() {
+    if (receives_) incoming_ = solve_.boundary.expect(level_);
+    // A C-point's value is known before the sweep, and is the one the next rank's interval starts from.
+    const std::int64_t last = level_.end() - 1;
+    if (sends_ && level_.is_c_point(last)) solve_.boundary.give(level_, level_.u(last));
+    for (std::int64_t stop = level_.end(); stop > level_.first_target();) {
+      const std::int64_t first = interval_start(stop);
+      run_interval(first, stop);
+      solve_.boundary.progress();
+      stop = first;
+    }
+    return std::move(left_);
+  }
+
+ private:
+  // Where the interval that ends before `stop` starts: behind the last C-point below stop - 1.
+  [[nodiscard]] std::int64_t interval_start(std::int64_t stop) const {
+    return std::max((stop - 2) / level_.factor() * level_.factor() + 1, level_.first_target());
+  }
+
+  void run_interval(std::int64_t first, std::int64_t stop) {
+    if (level_.owns(first - 1)) {
+      step_through(first, stop, level_.u(first - 1));
+    } else if (receives_) {
+      left_ = solve_.boundary.take(level_, *incoming_);
+      step_through(first, stop, left_);
+    }
+  }
+
+  // An interval as far as it is this rank's; at most its last point is a C-point.
+  void step_through(std::int64_t first, std::int64_t stop, State u) {
+    for (std::int64_t index = first; index < stop; ++index) {
+      if (level_.is_c_point(index)) {
+        if (visitor_.c_point) visitor_.c_point(index, u);
+        return;
+      }
+      u = solve_.evaluator.step(u, level_.rhs(index), solve_.hierarchy.step(level_.number(), index - 1, final_));
+      if (sends_ && index + 1 == level_.end()) solve_.boundary.give(level_, u);
+      if (visitor_.f_point) visitor_.f_point(index, u);
+    }
+  }
+
+  Solve& solve_;
+  Level& level_;
+  const Visitor& visitor_;
+  std::unique_ptr<Incoming> incoming_;
+  State left_;
+  bool final_;
+  bool receives_;
+  bool sends_;
+};
+
+// The C-points that the final sweep does not compute.
+void show_untouched(Solve& solve, const Level& level) {
+  for (std::int64_t index = level.begin(); index < level.end(); ++index) {
+    const bool computed = index > 0 && (solve.options.final_sweep == FinalSweep::kFC || !level.is_c_point(index));
+    if (!computed) solve.evaluator.access(level.u(index), solve.hierarchy.place(0, index));
+  }
+}
+
+}  // namespace
+
+State sweep(Solve& solve, Level& level, bool final, const Visitor& visitor) {
+  return level.empty() ? State() : Sweep(solve, level, final, visitor).run();
+}
+
+void relax(Solve& solve, Level& level, int count) {
+  const double weight = solve.options.c_weight[level.number()];
+  const auto relax_c_point = [&](std::int64_t index, const State& before) {
+    const int number = level.number();
+    State& u = level.u(index);
+    State next = solve.evaluator.step(before, level.rhs(index), solve.hierarchy.step(number, index - 1));
+    u = weight == 1 ? std::move(next)
+                    : solve.evaluator.combine(weight, std::move(next), 1 - weight, std::move(u),
+                                              solve.hierarchy.place(number, index));
+  };
+  for (int i = 0; i < count; ++i) sweep(solve, level, false, {relax_c_point, nullptr});
+}
+
+void sweep_finally(Solve& solve) {
+  if (solve.options.final_sweep == FinalSweep::kNone) return;
+  Level& level = solve.level(0);
+  const bool all = solve.options.storage == Storage::kAllPoints;
+  const auto keep = [&](std::int64_t index, const State& u) {
+    // The last point stays whatever the storage: it is this rank's result.
+    if (all || level.is_c_point(index) || index + 1 == level.end()) level.u(index) = u;
+    solve.evaluator.access(u, solve.hierarchy.place(0, index));
+  };
+  const auto relax_c_point = [&](std::int64_t index, const State& before) {
+    keep(index, solve.evaluator.step(before, level.rhs(index), solve.hierarchy.step(0, index - 1, true)));
+  };
+  Visitor visitor{nullptr, keep};
+  if (solve.options.final_sweep == FinalSweep::kFC) visitor.c_point = relax_c_point;
+  solve.left_value = sweep(solve, level, true, visitor);
+  show_untouched(solve, level);
+}
+
+}  // namespace weft::multigrid

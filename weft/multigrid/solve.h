@@ -1,0 +1,25 @@
+// What the parts of the algorithm share while one solve runs.
+#pragma once
+
+#include <vector>
+
+#include "weft/multigrid/boundary.h"
+#include "weft/multigrid/evaluate.h"
+#include "weft/multigrid/hierarchy.h"
+#include "weft/multigrid/level.h"
+#include "weft/multigrid/options.h"
+
+namespace weft::multigrid {
+
+struct Solve {
+  const TimeHierarchy& hierarchy;
+  const Options& options;
+  std::vector<Level>& levels;
+  Evaluator& evaluator;
+  Boundary& boundary;
+  State left_value;  // before this rank's first fine point, in the final sweep
+
+  [[nodiscard]] Level& level(int number) { return levels[static_cast<std::size_t>(number)]; }
+};
+
+}  // namespace weft::multigrid

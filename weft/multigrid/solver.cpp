@@ -1,0 +1,200 @@
+#include "weft/multigrid/solver.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weft/mpi/waiter.h"
+#include "weft/multigrid/coarsest.h"
+#include "weft/multigrid/cycle.h"
+#include "weft/multigrid/failure.h"
+#include "weft/multigrid/guess.h"
+#include "weft/multigrid/mpi_transport.h"
+#include "weft/multigrid/relax.h"
+#include "weft/multigrid/residual.h"
+#include "weft/multigrid/signature.h"
+
+namespace weft::multigrid {
+
+struct Solver::Implementation {
+  TimeHierarchy hierarchy;
+  std::shared_ptr<Transport> transport;
+  std::vector<Level> levels;
+  State left_value;
+  bool started = false;      // an earlier solve left its C-points
+  bool keeps_start = false;  // and the next one wants them
+
+  void begin(const Options& options) const;
+  void run(Solve& solve);
+  void iterate(Solve& solve);
+  void iterate_once(Solve& solve, bool skip_downcycle);
+  [[nodiscard]] bool is_done(const Options& options, Statistics& statistics) const;
+  void clear(bool keep_c_points) noexcept;
+};
+
+namespace {
+
+// The first residual there is: without the way down, the first iteration has none.
+double first_residual(const Statistics& statistics) {
+  for (const auto& residual : statistics.residuals) {
+    if (residual) return *residual;
+  }
+  return 0;
+}
+
+std::string describe(const TimeHierarchy& hierarchy, std::uint64_t options) {
+  return "a solve of " + std::to_string(hierarchy.steps()) + " steps on " + std::to_string(hierarchy.levels()) +
+         " levels (hierarchy " + std::to_string(hierarchy.signature()) + ", options " + std::to_string(options) + ")";
+}
+
+}  // namespace
+
+// Collective: nobody communicates unless all ranks are about to do the same.
+void Solver::Implementation::begin(const Options& options) const {
+  std::string problem;
+  try {
+    validate(options);
+  } catch (const std::invalid_argument& error) {
+    problem = error.what();
+  }
+  const std::uint64_t chosen = signature(options);
+  const std::uint64_t all = Signature().add(hierarchy.signature()).add(chosen).value();
+  transport->begin(all, !problem.empty(), problem.empty() ? describe(hierarchy, chosen) : problem);
+  if (!problem.empty()) throw std::invalid_argument(problem);  // a transport of one rank has nobody to tell
+}
+
+void Solver::Implementation::iterate_once(Solve& solve, bool skip_downcycle) {
+  const Options& options = solve.options;
+  std::unique_ptr<PendingAgreement> pending;
+  CyclePlan plan{options.cycle, skip_downcycle, nullptr};
+  if (options.compute_residual) {
+    // The ranks agree on the norm while the cycle goes on.
+    plan.residual = [&](double part) {
+      pending = transport->agree(part, takes_maximum(options.temporal_norm), solve.evaluator.failed());
+    };
+  }
+  cycle(solve, plan);
+  Statistics& statistics = solve.evaluator.statistics();
+  ++statistics.iterations;
+  statistics.residuals.emplace_back();
+  if (!pending) return;
+  const Agreement agreement = pending->wait();
+  if (agreement.failed) throw_failure(*transport, solve.evaluator);
+  statistics.residuals.back() = multigrid::finish(options.temporal_norm, agreement.value);
+}
+
+bool Solver::Implementation::is_done(const Options& options, Statistics& statistics) const {
+  const std::optional<double>& residual = statistics.residuals.back();
+  if (!residual) return false;
+  statistics.converged =
+      *residual < options.absolute_tolerance || *residual < options.relative_tolerance * first_residual(statistics);
+  return statistics.converged || std::isnan(*residual);  // NaN never becomes a number again
+}
+
+void Solver::Implementation::iterate(Solve& solve) {
+  const Options& options = solve.options;
+  if (options.initial_guess == InitialGuess::kCoarseSolve) cycle(solve, {CycleKind::kV, true, nullptr});
+  for (int iteration = 0; iteration < options.max_iterations; ++iteration) {
+    iterate_once(solve, options.skip_downcycle && iteration == 0);
+    if (is_done(options, solve.evaluator.statistics())) break;
+  }
+  sweep_finally(solve);
+}
+
+void Solver::Implementation::run(Solve& solve) {
+  set_initial_guess(solve, started);
+  if (hierarchy.levels() == 1) {
+    solve_serially(solve);
+    solve.evaluator.statistics().iterations = 1;
+    solve.evaluator.statistics().converged = true;
+  } else {
+    iterate(solve);
+  }
+  transport->finish();
+  if (transport->agree(0, false, solve.evaluator.failed())->wait().failed) throw_failure(*transport, solve.evaluator);
+  left_value = std::move(solve.left_value);
+}
+
+void Solver::Implementation::clear(bool keep_c_points) noexcept {
+  left_value.reset();
+  for (Level& level : levels) {
+    if (level.number() > 0 || !keep_c_points) {
+      level.clear();
+    } else {
+      level.clear_f_points();
+    }
+  }
+  started = started && keep_c_points;
+}
+
+Solver::Solver(TimeHierarchy hierarchy, std::shared_ptr<Transport> transport)
+    : implementation_(new Implementation{std::move(hierarchy), std::move(transport), {}, {}, false, false}) {
+  auto& [grids, ranks, levels, left, started, keeps] = *implementation_;
+  if (grids.ranks() != ranks->size()) {
+    throw std::invalid_argument("multigrid: the hierarchy is for " + std::to_string(grids.ranks()) +
+                                " ranks, the transport has " + std::to_string(ranks->size()));
+  }
+  for (int number = 0; number < grids.levels(); ++number) levels.emplace_back(grids, number, ranks->rank());
+}
+
+Solver::Solver(TimeHierarchy hierarchy, std::shared_ptr<mpi::Team> team)
+    : Solver(std::move(hierarchy), std::make_shared<MpiTransport>(std::move(team))) {}
+
+Solver::~Solver() = default;
+Solver::Solver(Solver&&) noexcept = default;
+Solver& Solver::operator=(Solver&&) noexcept = default;
+
+Statistics Solver::solve(Problem& problem, const Options& options) {
+  Implementation& me = *implementation_;
+  const mpi::OperationScope operation("multigrid solve", nullptr);
+  me.begin(options);
+  me.keeps_start = options.initial_guess == InitialGuess::kPrevious;
+  me.clear(me.keeps_start);
+  Evaluator evaluator(problem, options, me.transport->rank(), me.hierarchy.levels());
+  Boundary boundary(me.hierarchy, *me.transport, evaluator);
+  Solve solve{me.hierarchy, options, me.levels, evaluator, boundary, {}};
+  try {
+    me.run(solve);
+  } catch (const SolveError&) {
+    me.clear(false);
+    throw;
+  } catch (const std::exception& error) {
+    // Not the problem's doing but the transport's: the others may still wait for this rank.
+    me.transport->abandon(error.what());
+    me.clear(false);
+    throw;
+  } catch (...) {
+    me.transport->abandon("an exception of unknown type");
+    me.clear(false);
+    throw;
+  }
+  me.started = true;
+  return evaluator.statistics();
+}
+
+const TimeHierarchy& Solver::hierarchy() const noexcept { return implementation_->hierarchy; }
+
+partition::Range Solver::points() const {
+  return implementation_->hierarchy.points(0, implementation_->transport->rank());
+}
+
+State Solver::solution(std::int64_t fine_index) const {
+  const Level& level = implementation_->levels.front();
+  if (!level.owns(fine_index) || !level.u(fine_index)) {
+    throw std::out_of_range("multigrid: no value is held at fine point " + std::to_string(fine_index) +
+                            " on this rank, which owns [" + std::to_string(level.begin()) + ", " +
+                            std::to_string(level.end()) +
+                            "); C-point storage keeps no F-points, and release() nothing at all");
+  }
+  return level.u(fine_index);
+}
+
+State Solver::left_value() const { return implementation_->left_value; }
+
+void Solver::release() noexcept { implementation_->clear(implementation_->keeps_start); }
+
+void Solver::forget() noexcept { implementation_->clear(false); }
+
+}  // namespace weft::multigrid
