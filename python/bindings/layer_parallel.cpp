@@ -1,9 +1,8 @@
 // LayerParallel for Python, whose layers are callables.
 #include "python/bindings/layer_parallel.h"
 
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
-
-#include <limits>
 
 #include "weft/layer_parallel/network.h"
 
@@ -86,7 +85,6 @@ multigrid::Options solve(const py::dict& description) {
   options.relax_coarsest_only = description["relax_coarsest_only"].cast<bool>();
   options.storage = static_cast<multigrid::Storage>(description["storage"].cast<int>());
   options.initial_guess = static_cast<multigrid::InitialGuess>(description["guess"].cast<int>());
-  options.final_relaxation = description["final_relaxation"].cast<bool>();
   return options;
 }
 

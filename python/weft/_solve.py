@@ -46,7 +46,6 @@ class Solve:
     guess: str | Callable[[float], Any] = "zero"
     """"zero", "constant", "coarse" (the coarsest level's solution), "previous" (the last solve's), or a function of time
     that gives a state (forward only)."""
-    final_relaxation: bool = True
     norm: float = 2
     """Over time: 1, 2 or inf."""
 
@@ -56,8 +55,6 @@ class Solve:
         _require("storage", self.storage, self.storage in STORAGES, f"one of {STORAGES}")
         _require("guess", self.guess, callable(self.guess) or self.guess in GUESSES, f"one of {GUESSES} or a function")
         _require("norm", self.norm, self.norm in NORMS, f"one of {NORMS}")
-        if not self.final_relaxation:
-            raise ValueError("weft: LayerParallel needs the final relaxation: gradients are made of its evaluations")
 
     def describe(self) -> dict[str, Any]:
         """For the library."""
@@ -73,7 +70,6 @@ class Solve:
             "relax_coarsest_only": self.relax_coarsest_only,
             "storage": STORAGES.index(self.storage),
             "guess": GUESSES.index("callback" if callable(self.guess) else self.guess),
-            "final_relaxation": self.final_relaxation,
             "norm": NORMS.index(self.norm),
         }
 

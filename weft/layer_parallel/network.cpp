@@ -261,9 +261,7 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, Pass& pass, bool 
   statistics.forward = forward_solver.solve(problem, options.forward);
   Tensors y;
   if (team->rank() == plan.last_rank()) y = forward_solver.solution(plan.layers()).as<Tensors>();
-  if (!options.keep_states && options.forward.initial_guess != multigrid::InitialGuess::kPrevious) {
-    forward_solver.release();
-  }
+  if (!options.keep_states) forward_solver.release();
   return deliver_output(std::move(y), pass);
 }
 
@@ -315,7 +313,7 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>
 
   Tensors result;
   if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
-  if (options.backward.initial_guess != multigrid::InitialGuess::kPrevious) adjoint_solver.release();
+  adjoint_solver.release();
   if (options.ends == Ends::kAll) result = spread(std::move(result), 0, codec(pass->device), *team);
   sum_shared(sums);
   result.insert(result.end(), sums.begin(), sums.end());
