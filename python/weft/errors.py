@@ -42,8 +42,10 @@ _LOST = re.compile(r"weft\.PeerLost: rank (-?\d+)")
 def translate(error: RuntimeError) -> RuntimeError:
     """The typed exception for one that came out of the library, or the error itself."""
     text = str(error)
-    if type(error) is not RuntimeError or not text.startswith("weft"):
+    if type(error) is not RuntimeError or not text.startswith(("weft", "multigrid:")):
         return error
+    if text.startswith("multigrid:"):
+        return LayerError(text)
     if text.startswith("weft.TimeoutError:"):
         return TimeoutError(text)
     if text.startswith("weft.MpiError:"):

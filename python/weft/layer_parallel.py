@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from . import _bindings
 from ._solve import Solve, SolveStatistics, per_level
 from .communicator import Communicator
-from .errors import LayerError, reraise
+from .errors import LayerError, reraise, translate
 
 __all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics"]
 
@@ -250,8 +250,9 @@ class LayerParallel(nn.Module):
         self._watched = list(self._watch())
 
     def _raise(self, error: RuntimeError) -> NoReturn:
-        if "layer" in str(error) and self._failure is not None:
-            raise LayerError(str(error)) from self._failure
+        typed = translate(error)
+        if isinstance(typed, LayerError):
+            raise typed from self._failure
         reraise(error)
 
     def _warn_if_stalled(self, direction: str, which: int) -> None:

@@ -86,6 +86,18 @@ Plan plan_for(const mpi::Team& comm, std::int64_t count, const Options& options)
   return {count, comm.size(), options.tf, options.forward_grid, options.backward_grid};
 }
 
+// Runs a solve. Its ranks may count backward; errors name the team's own.
+template <class Solve>
+multigrid::Statistics run(const char* direction, bool backward, int ranks, Solve&& solve) {
+  try {
+    return solve();
+  } catch (const multigrid::SolveError& error) {
+    multigrid::Fault fault = error.fault();
+    if (backward) fault.rank = ranks - 1 - fault.rank;
+    throw multigrid::SolveError(fault, std::string(" (in the ") + direction + " solve of LayerParallel)");
+  }
+}
+
 std::shared_ptr<mpi::Team> reversed(mpi::Team& team) {
   return mpi::Team::adopt(team.origin().split(0, team.size() - 1 - team.rank()));
 }
@@ -258,7 +270,7 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, Pass& pass, bool 
   Evaluator evaluator(layers, random);
   ForwardProblem problem(plan, evaluator, codec(pass.device), input, options.transfers,
                          {first() ? detached(x) : Tensors(), options.guess, recording ? &pass.records : nullptr});
-  statistics.forward = forward_solver.solve(problem, options.forward);
+  statistics.forward = run("forward", false, team->size(), [&] { return forward_solver.solve(problem, options.forward); });
   Tensors y;
   if (team->rank() == plan.last_rank()) y = forward_solver.solution(plan.layers()).as<Tensors>();
   if (!options.keep_states) forward_solver.release();
@@ -309,7 +321,8 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>
   };
   AdjointProblem problem(plan, evaluator, codec(pass->device), pass->output, options.transfers,
                          {gradient_at_end(gradients, *pass), &pass->records, &pass->extras, keep_graph, collect});
-  statistics.backward = adjoint_solver.solve(problem, options.backward);
+  statistics.backward =
+      run("backward", true, team->size(), [&] { return adjoint_solver.solve(problem, options.backward); });
 
   Tensors result;
   if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
