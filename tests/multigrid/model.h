@@ -104,8 +104,9 @@ class ModelProblem : public TypedProblem<Vector> {
     ++guesses[place.fine_index];
     return model_.guess(place);
   }
-  Vector coarsen(const Vector& u, const Place& place) override { return model_.coarsen ? model_.coarsen(u, place) : u; }
-  Vector refine(const Vector& u, const Place& place) override { return model_.refine ? model_.refine(u, place) : u; }
+  bool coarsens_space() const override { return model_.coarsen != nullptr; }
+  Vector coarsen(const Vector& u, const Place& place) override { return model_.coarsen(u, place); }
+  Vector refine(const Vector& u, const Place& place) override { return model_.refine(u, place); }
   void access(const Vector& u, const Place& place) override {
     if (place.level != 0 || !shown.emplace(place.index, u).second) throw std::logic_error("a point was shown twice");
   }
