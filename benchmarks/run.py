@@ -21,6 +21,10 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/forward_backward")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/collective/python_overhead.py")],
     ],
+    "multigrid": [
+        [MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/engine")],
+        [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/engine")],
+    ],
     "process_group": [
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],
         [MPIRUN, "-n", "4", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],

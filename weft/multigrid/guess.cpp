@@ -13,24 +13,23 @@ State relay_initial(Solve& solve, Level& level) {
   return u;
 }
 
-// Where the first cycle skips the way down, no value but the first is ever read: zero need not be made.
+// Where the first cycle starts by solving the coarsest level, nobody reads a value but the first one: then zero need
+// not be made, which takes a problem that knows how.
 bool reads_guess(const Options& options) {
-  return options.initial_guess != InitialGuess::kCoarseSolve && !options.skip_downcycle;
+  if (options.relax_coarsest_only) return true;
+  if (options.initial_guess == InitialGuess::kCoarseSolve) return false;
+  return !options.skip_downcycle || options.max_iterations == 0;
 }
 
-State guess_at(Solve& solve, InitialGuess kind, const State& constant, const Place& place) {
-  switch (kind) {
+State guess_at(Solve& solve, const State& constant, const Place& place) {
+  switch (solve.options.initial_guess) {
     case InitialGuess::kConstant:
       return constant;
     case InitialGuess::kCallback:
       return solve.evaluator.guess(place);
-    case InitialGuess::kZero:
-    case InitialGuess::kPrevious:
+    default:
       return reads_guess(solve.options) ? solve.evaluator.zero(place) : State();
-    case InitialGuess::kCoarseSolve:
-      break;
   }
-  return {};
 }
 
 }  // namespace
@@ -43,7 +42,7 @@ void set_initial_guess(Solve& solve, bool started) {
   const State constant = kind == InitialGuess::kConstant ? relay_initial(solve, level) : State();
   for (std::int64_t index = level.first_target(); index < level.end(); ++index) {
     const bool c_point = level.is_c_point(index);
-    level.u(index) = c_point ? guess_at(solve, kind, constant, solve.hierarchy.place(0, index)) : State();
+    level.u(index) = c_point ? guess_at(solve, constant, solve.hierarchy.place(0, index)) : State();
   }
 }
 

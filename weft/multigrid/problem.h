@@ -68,10 +68,11 @@ class Problem {
   // For InitialGuess::kCallback; asked at the C-points of the finest level.
   [[nodiscard]] virtual State guess(const Place& place);
 
-  // The step with a right-hand side, as coarse levels need it. Override together with residual() where a step is not of
-  // the form "next = step(u) + rhs", say for an implicit scheme whose equation is scaled.
+  // The step with a right-hand side, as coarse levels need it: step(u) + rhs. Override together with residual() where
+  // the step solves an equation, as implicit schemes do, and its residual is cheaper to have than the step.
   [[nodiscard]] virtual State forced_step(const State& u, const State& rhs, const Step& step);
-  // What `after` lacks to be the step's result from `before`, without a right-hand side: step(before) - after.
+  // What `after` lacks to solve the step's equation from `before`, without a right-hand side: step(before) - after.
+  // Another equation must be scaled alike on all levels, so that `after` has a factor near -1 in it.
   [[nodiscard]] virtual State residual(const State& before, const State& after, const Step& step);
 
   // Spatial coarsening: a state of level place.level for the next coarser level at the same time, and back.

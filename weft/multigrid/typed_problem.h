@@ -34,6 +34,8 @@ class TypedProblem : public Problem {
     static_cast<void>(Problem::guess(place));
     std::terminate();
   }
+  // Spatial coarsening: override all three. Where this is false, levels share states instead of copying them.
+  [[nodiscard]] virtual bool coarsens_space() const { return false; }
   [[nodiscard]] virtual T coarsen(const T& u, const Place& /*place*/) { return u; }
   [[nodiscard]] virtual T refine(const T& u, const Place& /*place*/) { return u; }
   virtual void access(const T& /*u*/, const Place& /*place*/) {}
@@ -46,8 +48,12 @@ class TypedProblem : public Problem {
   double norm(const State& u) override { return this->norm(u.as<T>()); }
   State zero(const Place& place) override { return State::of(zero_value(place)); }
   State guess(const Place& place) override { return State::of(guess_value(place)); }
-  State coarsen(const State& u, const Place& place) override { return State::of(this->coarsen(u.as<T>(), place)); }
-  State refine(const State& u, const Place& place) override { return State::of(this->refine(u.as<T>(), place)); }
+  State coarsen(const State& u, const Place& place) override {
+    return coarsens_space() ? State::of(this->coarsen(u.as<T>(), place)) : u;
+  }
+  State refine(const State& u, const Place& place) override {
+    return coarsens_space() ? State::of(this->refine(u.as<T>(), place)) : u;
+  }
   void access(const State& u, const Place& place) override { this->access(u.as<T>(), place); }
 
   Packed pack(const State& u, const Place& /*place*/) override { return {Algebra<T>::bytes(u.as<T>()), u.shared()}; }
