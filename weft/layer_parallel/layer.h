@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,12 +26,12 @@ struct Layer {
   using Function = std::function<Tensors(const Tensors& x, double dt)>;
 
   // A fixed function of its input within one pass. The step size is for Form::kStep; on coarse levels it is larger.
-  Function function;
+  Function function{};
   Form form = Form::kResidual;
-  Tensors parameters;
+  Tensors parameters{};
   // What the function itself changes, as batch normalisation does; kept only from the last evaluation of a pass.
-  Tensors buffers;
-  std::string name;
+  Tensors buffers{};
+  std::string name{};
 };
 
 namespace detail {
@@ -46,6 +47,7 @@ Tensors call(Module& module, const Tensors& x, double dt, Form form) {
   if constexpr (requires { module->forward(x.front()); }) return as_tensors(module->forward(x.front()));
   if constexpr (requires { module->forward(x); }) return as_tensors(module->forward(x));
   if constexpr (requires { module->forward(x, dt); }) return as_tensors(module->forward(x, dt));
+  throw std::invalid_argument("weft: forward(x, dt) is for Form::kStep, other forms call forward(x)");
 }
 
 }  // namespace detail

@@ -1,0 +1,149 @@
+// LayerParallel from C++ modules and callables, against a plain loop over the same layers.
+#include "weft/layer_parallel/network.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "weft/layer_parallel/compose.h"
+#include "weft/weft.h"
+
+namespace weft::layer_parallel {
+namespace {
+
+using torch::Tensor;
+
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(std::int64_t width) : linear(register_module("linear", torch::nn::Linear(width, width))) {
+    to(torch::kFloat64);
+  }
+  Tensor forward(const Tensor& x) { return torch::tanh(linear->forward(x)); }
+  torch::nn::Linear linear{nullptr};
+};
+TORCH_MODULE(Block);
+
+struct SteppedImpl : BlockImpl {
+  using BlockImpl::BlockImpl;
+  Tensor forward(const Tensor& x, double dt) { return x + dt * torch::sin(linear->forward(x)); }
+};
+TORCH_MODULE(Stepped);
+
+Options exact(int levels) {
+  Options options;
+  options.tf = 1.5;
+  options.forward_grid = options.backward_grid = {.levels = levels, .coarsening = 2, .min_coarse_steps = 1};
+  for (auto* solve : {&options.forward, &options.backward}) {
+    solve->max_iterations = 30;
+    solve->absolute_tolerance = 0;
+    solve->relaxations = 1;
+  }
+  return options;
+}
+
+Tensor weighted_sum(const Tensor& y) { return (y * torch::linspace(0.5, 1.5, y.numel(), y.options()).view(y.sizes())).sum(); }
+
+class NetworkTest : public testing::TestWithParam<int> {
+ protected:
+  NetworkTest() { torch::manual_seed(5); }
+  ~NetworkTest() override { collective::Tape::current().reset(); }
+
+  void expect_same(const Tensor& actual, const Tensor& expected) const {
+    ASSERT_TRUE(actual.defined() && expected.defined());
+    EXPECT_TRUE(torch::allclose(actual, expected, 1e-11, 1e-12)) << (actual - expected).abs().max().item<double>();
+  }
+
+  const Comm comm_ = weft::world();
+  const Tensor x_ = torch::arange(12, torch::kFloat64).view({3, 4}) / 6 - 1;
+};
+
+TEST_P(NetworkTest, ModulesGiveTheLoopsValuesAndGradients) {
+  constexpr int kSteps = 11;
+  std::vector<Block> modules;
+  std::vector<Layer> layers;
+  for (int i = 0; i < kSteps; ++i) layers.push_back(layer(modules.emplace_back(4)));
+  LayerParallel network(comm_, layers, exact(GetParam()));
+
+  Tensor x = x_.clone().requires_grad_();
+  const Tensor y = network.forward(x);
+  weft::backward(compose(*comm_, weighted_sum, y));
+  std::vector<Tensor> gradients;
+  for (const auto& parameter : network.parameters()) gradients.push_back(parameter.grad().clone());
+  for (auto& module : modules) module->zero_grad();
+
+  Tensor leaf = x_.clone().requires_grad_();
+  Tensor expected = leaf;
+  for (auto& module : modules) expected = expected + 1.5 / kSteps * module->forward(expected);
+  weighted_sum(expected).backward();
+  if (comm_->rank() == 0) {
+    expect_same(y, expected);
+    expect_same(x.grad(), leaf.grad());
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) expect_same(gradients[i], network.parameters()[i].grad());
+}
+
+TEST_P(NetworkTest, FunctionsAndStepsInOneNetwork) {
+  std::vector<Stepped> modules;
+  std::vector<Layer> layers;
+  const Tensor gain = torch::full({4}, 0.7, torch::kFloat64);
+  for (int i = 0; i < 9; ++i) {
+    layers.push_back(layer(modules.emplace_back(4), Form::kStep));
+    layers.push_back({.function = [gain](const Tensors& x, double) { return Tensors{torch::cos(x[0]) * gain}; }});
+  }
+  LayerParallel network(comm_, layers, exact(GetParam()));
+  const Tensor y = network.forward(x_);
+  weft::backward(compose(*comm_, weighted_sum, y));
+  Tensor expected = x_;
+  for (auto& module : modules) {
+    expected = module->forward(expected, 1.5 / 18);
+    expected = expected + 1.5 / 18 * torch::cos(expected) * gain;
+  }
+  if (comm_->rank() == 0) expect_same(y, expected);
+}
+
+TEST_P(NetworkTest, ReplicatedEndsGiveOneLossesGradients) {
+  std::vector<Block> modules;
+  std::vector<Layer> layers;
+  for (int i = 0; i < 7; ++i) layers.push_back(layer(modules.emplace_back(4)));
+  Options options = exact(GetParam());
+  options.ends = Ends::kAll;
+  LayerParallel network(comm_, layers, options);
+  Tensor x = x_.clone().requires_grad_();
+  const Tensor y = network.forward(x);
+  weft::backward(weighted_sum(y));
+  Tensor leaf = x_.clone().requires_grad_();
+  Tensor expected = leaf;
+  for (auto& module : modules) expected = expected + 1.5 / 7 * module->forward(expected);
+  expect_same(y, expected);  // on every rank
+  const auto gradient = torch::autograd::grad({weighted_sum(expected)}, {leaf});
+  expect_same(x.grad(), gradient[0]);
+}
+
+TEST_P(NetworkTest, AFailingFunctionIsNamedOnAllRanksAndTheNextPassWorks) {
+  bool fail = false;
+  std::vector<Layer> layers(10, Layer{.function = [](const Tensors& x, double) { return Tensors{torch::sin(x[0])}; }});
+  layers[6].name = "sixth";
+  layers[6].function = [&](const Tensors& x, double) {
+    if (fail) throw std::runtime_error("out of order");
+    return Tensors{torch::sin(x[0])};
+  };
+  LayerParallel network(comm_, layers, exact(GetParam()));
+  const Tensor before = network.forward(x_);
+  fail = network.plan().owner(6) == comm_->rank();
+  if (comm_->size() == 1 && GetParam() == 1) {
+    EXPECT_THROW((void)network.forward(x_), std::runtime_error);
+  } else {
+    try {
+      (void)network.forward(x_);
+      FAIL() << "no exception";
+    } catch (const multigrid::SolveError& error) {
+      EXPECT_EQ(error.rank(), network.plan().owner(6));
+      EXPECT_THAT(error.what(), testing::HasSubstr("layer 6 (sixth): out of order"));
+    }
+  }
+  fail = false;
+  expect_same(network.forward(x_), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, NetworkTest, testing::Values(1, 2, 3));
+
+}  // namespace
+}  // namespace weft::layer_parallel
