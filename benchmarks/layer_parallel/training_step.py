@@ -1,0 +1,59 @@
+"""Forward and backward of deep residual networks from Python: a plain loop over the layers against LayerParallel.
+
+mpirun -n 2 python benchmarks/layer_parallel/training_step.py
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import weft
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from networks import BACKWARD, FORWARD, Convolutions, Dense, dense_input, image_input, plain
+from timing import compare, report
+
+
+def measure(name: str, make: Callable[[], nn.Module], steps: int, x: Tensor) -> None:
+    world = weft.world()
+    alone = world.split(world.rank)
+    torch.manual_seed(1)
+    layers = [make() for _ in range(steps)]
+    options = {"levels": 3, "cfactor": 4, "forward": FORWARD, "backward": BACKWARD}
+    serial = weft.LayerParallel(alone, layers, levels=1)
+    one_rank = weft.LayerParallel(alone, layers, **options)
+    all_ranks = weft.LayerParallel(world, layers, **options)
+
+    def train(network: Callable[[Tensor], Tensor]) -> None:
+        weft.backward(network(x).sum())
+        for layer in layers:
+            layer.zero_grad()
+
+    def on_first(network: Callable[[Tensor], Tensor]) -> Callable[[], None]:
+        return lambda: train(network) if world.rank == 0 else None
+
+    alternatives = {
+        "plain": on_first(lambda x: plain(layers, x)),
+        "serial": on_first(serial),
+        "multigrid/n1": on_first(one_rank),
+        f"multigrid/n{world.size}": lambda: train(all_ranks),
+    }
+    times = compare(alternatives, calls=3, repeats=11)
+    for kind in list(times)[1:]:
+        report(f"layer_parallel/{name}/{steps}/python/{kind}", times[kind], "plain loop", times["plain"])
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    measure("dense", Dense, 128, dense_input())
+    measure("dense", Dense, 512, dense_input())
+    measure("conv", Convolutions, 32, image_input())
+
+
+if __name__ == "__main__":
+    main()
