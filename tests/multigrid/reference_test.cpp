@@ -389,5 +389,28 @@ TEST(LeftValue, IsWhatTheFinalSweepStepsFrom) {
   }
 }
 
+TEST(Solution, OfAnEarlierSolveDoesNotShineThrough) {
+  const Model model = pendulum();
+  for (const int levels : {1, 2}) {
+    run_on_threads(2, [&](const std::shared_ptr<Transport>& transport) {
+      HierarchyOptions grids;
+      grids.coarsening = 4;
+      grids.max_levels = levels;
+      Solver solver(TimeHierarchy(20, 2, grids), transport);
+      const std::int64_t f_point = solver.points().begin + 2;  // 2 and 13
+      ModelProblem first(model), second(model), third(model);
+      Options options;
+      solver.solve(first, options);
+      EXPECT_NO_THROW(static_cast<void>(solver.solution(f_point)));
+      options.storage = Storage::kCPoints;
+      solver.solve(second, options);
+      EXPECT_THROW(static_cast<void>(solver.solution(f_point)), std::out_of_range);
+      options.final_sweep = FinalSweep::kNone;
+      solver.solve(third, options);
+      EXPECT_TRUE(levels == 1 || !solver.left_value());
+    });
+  }
+}
+
 }  // namespace
 }  // namespace weft::multigrid
