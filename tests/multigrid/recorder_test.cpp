@@ -119,6 +119,15 @@ TEST(Recorder, SweepsServeTheNextRankFirst) {
   EXPECT_EQ(opening(record(3, 2, {0, 7, 9, 21})[1], 4), ">xx<");
 }
 
+// Two iterations of a sweep, one with the residual and the coarsest level, and the final sweep; v travels by itself
+// only where the border does not lie behind a C-point.
+TEST(Recorder, MessagesAcrossABorder) {
+  EXPECT_EQ(record(3, 2, {0, 7, 13, 21})[1].statistics.messages_sent, 2 * 3 + 1);
+  EXPECT_EQ(record(3, 2, {0, 6, 12, 21})[1].statistics.messages_sent, 2 * 4 + 1);
+  EXPECT_EQ(record(3, 1, {0, 6, 12, 21})[1].statistics.messages_sent, 1);
+  EXPECT_EQ(record(3, 2, {0, 7, 13, 21})[2].statistics.messages_sent, 0);
+}
+
 TEST(Recorder, WritesWhatChromeReads) {
   const Recorded rank = record(2, 2)[1];
   EXPECT_EQ(rank.json.front(), '[');
