@@ -1,5 +1,6 @@
 // What the solver itself costs: a scalar problem whose steps cost next to nothing, against a plain loop of the same
 // steps.
+#include <chrono>
 #include <string>
 
 #include "benchmarks/timing.h"
@@ -46,6 +47,34 @@ void measure(const std::string& name, int levels, const Options& options,
                            "plain loop", times[0] / steps);
 }
 
+// Steps that take long enough to hide the engine, against each rank's share of them without any waiting.
+class Busy : public Decay {
+ public:
+  double step(const double& u, const Step& step) override {
+    const auto until = std::chrono::steady_clock::now() + kWork;
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    return Decay::step(u, step);
+  }
+  static constexpr std::chrono::microseconds kWork{50};
+};
+
+void measure_waiting(const Options& options, const std::shared_ptr<weft::mpi::Team>& team) {
+  HierarchyOptions grids;
+  grids.max_levels = 3;
+  grids.coarsening = 4;
+  Solver solver(TimeHierarchy(256, team->size(), grids), team);
+  Busy problem;
+  std::int64_t evaluations = solver.solve(problem, options).total_steps();
+  const auto times =
+      weft::benchmarks::compare({{"solver", [&] { solver.solve(problem, options); }}}, 3, 11, team->origin());
+  MPI_Allreduce(MPI_IN_PLACE, &evaluations, 1, MPI_INT64_T, MPI_SUM, team->origin().handle());
+  if (team->rank() != 0) return;
+  const double share = static_cast<double>(evaluations) * static_cast<double>(Busy::kWork.count()) / team->size();
+  weft::benchmarks::report("multigrid/busy_steps/solve/" + std::to_string(team->size()), times[0],
+                           "a rank's share of the steps", share);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -61,5 +90,6 @@ int main(int argc, char** argv) {
   options.compute_residual = false;
   options.skip_downcycle = true;
   measure("three_levels_skip_c_points", 3, options, team);
+  measure_waiting(options, team);
   return 0;
 }

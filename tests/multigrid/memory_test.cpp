@@ -123,7 +123,8 @@ TEST(Memory, NothingIsLeftAfterReleaseAndThousandSolvesDoNotGrow) {
             solver.release();
             EXPECT_EQ(ledger.alive, 0);
           }
-          EXPECT_LE(ledger.peak, 2 * first_peak);  // messages may be under way at other moments
+          // With several ranks, messages may be under way at other moments.
+          EXPECT_LE(ledger.peak, ranks == 1 ? first_peak : 2 * first_peak);
         }
       });
     }

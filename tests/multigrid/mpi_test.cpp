@@ -171,6 +171,20 @@ TEST_F(OverMpi, AFailureAnywhereIsToldToAllAndTheNextSolveWorks) {
   }
 }
 
+// A failure notice is a message of another size than announced; states of no size at all must not be mistaken for one.
+TEST_F(OverMpi, FailureNoticesAreToldFromEmptyStates) {
+  std::vector<int> steps;
+  for (const std::size_t size : {1, 0}) {
+    const Model model = wide(size);
+    Solver solver = this->solver();
+    BombProblem problem(model);
+    if (world_.rank() == 0) problem.target = "initial";
+    EXPECT_THROW(solver.solve(problem, usual()), SolveError);
+    steps.push_back(problem.calls["step"]);
+  }
+  EXPECT_EQ(steps[0], steps[1]) << "steps taken before the notice came";
+}
+
 TEST_F(OverMpi, ARankThatLeavesOutOfOrderEndsTheOthersWaits) {
   if (world_.size() == 1) GTEST_SKIP() << "nobody else";
   class Leaves : public ModelProblem {

@@ -22,13 +22,14 @@ struct Recorded {
   std::string json;
 };
 
-std::vector<Recorded> record(int ranks, int levels) {
+std::vector<Recorded> record(int ranks, int levels, const std::vector<std::int64_t>& offsets = {}) {
   std::vector<Recorded> all(static_cast<std::size_t>(ranks));
   const Model model = pendulum();
   run_on_threads(ranks, [&](const std::shared_ptr<Transport>& transport) {
     HierarchyOptions grids;
     grids.max_levels = levels;
     grids.coarsening = 3;
+    grids.offsets = offsets;
     Solver solver(TimeHierarchy(20, ranks, grids), transport);
     ModelProblem problem(model);
     Recorder recorder;
@@ -97,6 +98,34 @@ TEST(Recorder, SerialSolveIsAChain) {
   EXPECT_EQ(ranks[0].tasks.back().kind, TaskKind::kSend);
   EXPECT_EQ(ranks[0].tasks.back().peer, 1);
   EXPECT_EQ(ranks[1].tasks.front().peer, 0);
+}
+
+// The kinds of a rank's first tasks on the finest level.
+std::string opening(const Recorded& rank, std::size_t length) {
+  std::string kinds;
+  for (const Task& task : rank.tasks) {
+    if (task.level == 0 && kinds.size() < length) kinds += "x+<>"[static_cast<int>(task.kind)];  // step + send receive
+  }
+  return kinds;
+}
+
+// The middle rank of three: what its neighbour waits for leaves first, what it waits for itself is needed last.
+TEST(Recorder, SweepsServeTheNextRankFirst) {
+  // Points 7 to 12: the last one is a C-point, whose value is known; the interval of 7 and 8 starts from C-point 6.
+  EXPECT_EQ(opening(record(3, 2, {0, 7, 13, 21})[1], 8), "<xxx>xxx");
+  // Points 6 to 11: 10 and 11 first, then C-point 9 with its interval; C-point 6 needs point 5.
+  EXPECT_EQ(opening(record(3, 2, {0, 6, 12, 21})[1], 8), "xx<xxx>x");
+  // Points 7 and 8, an interval that begins and ends elsewhere: there is nothing to do before.
+  EXPECT_EQ(opening(record(3, 2, {0, 7, 9, 21})[1], 4), ">xx<");
+}
+
+// Two iterations of a sweep, one with the residual and the coarsest level, and the final sweep; v travels by itself
+// only where the border does not lie behind a C-point.
+TEST(Recorder, MessagesAcrossABorder) {
+  EXPECT_EQ(record(3, 2, {0, 7, 13, 21})[1].statistics.messages_sent, 2 * 3 + 1);
+  EXPECT_EQ(record(3, 2, {0, 6, 12, 21})[1].statistics.messages_sent, 2 * 4 + 1);
+  EXPECT_EQ(record(3, 1, {0, 6, 12, 21})[1].statistics.messages_sent, 1);
+  EXPECT_EQ(record(3, 2, {0, 7, 13, 21})[2].statistics.messages_sent, 0);
 }
 
 TEST(Recorder, WritesWhatChromeReads) {

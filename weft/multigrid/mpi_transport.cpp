@@ -120,6 +120,27 @@ class MpiAgreement final : public PendingAgreement {
   mpi::Request request_;
 };
 
+// Every rank's text, one behind the other.
+struct Gathered {
+  Gathered(std::string text, std::size_t ranks)
+      : mine(std::move(text)), length(static_cast<std::int64_t>(mine.size())), ones(ranks, 1), lengths(ranks) {}
+
+  [[nodiscard]] std::vector<std::string> split() const {
+    std::vector<std::string> texts;
+    std::size_t first = 0;
+    for (const std::int64_t count : lengths) {
+      texts.push_back(all.substr(first, static_cast<std::size_t>(count)));
+      first += static_cast<std::size_t>(count);
+    }
+    return texts;
+  }
+
+  std::string mine;
+  std::int64_t length;
+  std::vector<std::int64_t> ones, lengths;
+  std::string all;
+};
+
 }  // namespace
 
 MpiTransport::MpiTransport(std::shared_ptr<mpi::Team> team) : team_(std::move(team)) {
@@ -175,33 +196,19 @@ std::unique_ptr<PendingAgreement> MpiTransport::agree(double value, bool maximum
 }
 
 std::vector<std::string> MpiTransport::gather(const std::string& text) {
-  const auto ranks = static_cast<std::size_t>(size());
+  // Kept by the requests: MPI may use them even after a wait that was given up.
+  const auto gathered = std::make_shared<Gathered>(text, static_cast<std::size_t>(size()));
   const mpi::CommunicatorView comm = team_->channel(mpi::Direction::kForward);
   const mpi::WaitContext context{.operation = "multigrid", .team = team_.get()};
-  struct Texts {
-    std::int64_t length;
-    std::vector<std::int64_t> ones, lengths;
-    std::string mine, all;
-  };
-  const auto texts = std::make_shared<Texts>();
-  texts->mine = text;
-  texts->length = static_cast<std::int64_t>(text.size());
-  texts->ones.assign(ranks, 1);
-  texts->lengths.resize(ranks);
-  mpi::Request lengths(texts);
-  mpi::all_gather_start(&texts->length, texts->lengths.data(), texts->ones, mpi::Datatype::kInt64, comm, lengths);
-  lengths.wait(context);
-  texts->all.resize(static_cast<std::size_t>(mpi::total_of(texts->lengths)));
-  mpi::Request contents(texts);
-  mpi::all_gather_start(texts->mine.data(), texts->all.data(), texts->lengths, mpi::Datatype::kUInt8, comm, contents);
+  auto& [mine, length, ones, lengths, all] = *gathered;
+  mpi::Request sizes(gathered);
+  mpi::all_gather_start(&length, lengths.data(), ones, mpi::Datatype::kInt64, comm, sizes);
+  sizes.wait(context);
+  all.resize(static_cast<std::size_t>(mpi::total_of(lengths)));
+  mpi::Request contents(gathered);
+  mpi::all_gather_start(mine.data(), all.data(), lengths, mpi::Datatype::kUInt8, comm, contents);
   contents.wait(context);
-  std::vector<std::string> result;
-  std::size_t first = 0;
-  for (const std::int64_t length : texts->lengths) {
-    result.push_back(texts->all.substr(first, static_cast<std::size_t>(length)));
-    first += static_cast<std::size_t>(length);
-  }
-  return result;
+  return gathered->split();
 }
 
 void MpiTransport::abandon(const std::string& cause) noexcept {

@@ -21,8 +21,44 @@ void inject(Solve& solve, Level& fine, Level& coarse) {
   }
 }
 
+// v at the point before this rank's first coarse one. Where that is the very C-point before its first fine one, the
+// sweep of the fine level brings it; only otherwise it needs a message of its own. Both sides of a border see the same.
+class CoarseBorder {
+ public:
+  CoarseBorder(Solve& solve, const Level& fine, const Level& coarse) : solve_(solve), fine_(fine), coarse_(coarse) {
+    const bool comes_with_sweep = fine.is_c_point(fine.begin() - 1) && coarse.before() == fine.before();
+    const bool goes_with_sweep = fine.is_c_point(fine.end() - 1) && coarse.after() == fine.after();
+    receives_ = coarse.before() && !comes_with_sweep;
+    sends_ = coarse.after() && !goes_with_sweep;
+  }
+
+  // The C-points are known before the sweep: their exchange hides behind it.
+  void exchange(const State& last_v) {
+    if (receives_) incoming_ = solve_.boundary.expect(coarse_);
+    if (sends_) solve_.boundary.give(coarse_, last_v);
+  }
+  // `left` is what the sweep received.
+  [[nodiscard]] State v_before(const State& left) {
+    if (receives_) return solve_.boundary.take(coarse_, *incoming_);
+    return solve_.evaluator.coarsen(left, solve_.hierarchy.place(fine_.number(), fine_.begin() - 1));
+  }
+
+ private:
+  Solve& solve_;
+  const Level& fine_;
+  const Level& coarse_;
+  std::unique_ptr<Incoming> incoming_;
+  bool receives_;
+  bool sends_;
+};
+
+struct Residuals {
+  double norm_part = 0;
+  State left;  // what the sweep received from the rank before
+};
+
 // F-relaxation of the fine level; the residuals at its C-points are left in the coarse right-hand sides.
-double take_residuals(Solve& solve, Level& fine, Level& coarse, bool with_norm) {
+Residuals take_residuals(Solve& solve, Level& fine, Level& coarse, bool with_norm) {
   double sum = 0;
   const auto at_c_point = [&](std::int64_t index, const State& before) {
     const Place place = solve.hierarchy.place(fine.number(), index);
@@ -31,14 +67,14 @@ double take_residuals(Solve& solve, Level& fine, Level& coarse, bool with_norm) 
     if (with_norm) sum = accumulate(solve.options.temporal_norm, sum, solve.evaluator.norm(missing, place));
     coarse.rhs(index / fine.factor()) = solve.evaluator.coarsen(missing, place);
   };
-  sweep(solve, fine, false, {at_c_point, nullptr});
-  return sum;
+  State left = sweep(solve, fine, false, {at_c_point, nullptr});
+  return {sum, std::move(left)};
 }
 
 // Takes away what the coarse step lacks to reproduce v. The first point last: it needs the value from the rank before.
-void subtract_coarse_residuals(Solve& solve, Level& coarse, Incoming* incoming) {
+void subtract_coarse_residuals(Solve& solve, Level& coarse, CoarseBorder& border, const State& left) {
   for (std::int64_t index = coarse.end() - 1; index >= coarse.first_target(); --index) {
-    const State before = coarse.owns(index - 1) ? coarse.v(index - 1) : solve.boundary.take(coarse, *incoming);
+    const State before = coarse.owns(index - 1) ? coarse.v(index - 1) : border.v_before(left);
     const State missing =
         solve.evaluator.residual(before, coarse.v(index), State(), solve.hierarchy.step(coarse.number(), index - 1));
     State& rhs = coarse.rhs(index);
@@ -52,12 +88,11 @@ double restrict_to_coarser(Solve& solve, int number, bool with_norm) {
   Level& fine = solve.level(number);
   Level& coarse = solve.level(number + 1);
   inject(solve, fine, coarse);
-  // The C-points are known before the sweep: their exchange hides behind it.
-  const std::unique_ptr<Incoming> incoming = coarse.before() ? solve.boundary.expect(coarse) : nullptr;
-  if (coarse.after()) solve.boundary.give(coarse, coarse.v(coarse.end() - 1));
-  const double sum = take_residuals(solve, fine, coarse, with_norm);
-  subtract_coarse_residuals(solve, coarse, incoming.get());
-  return sum;
+  CoarseBorder border(solve, fine, coarse);
+  border.exchange(coarse.empty() ? State() : coarse.v(coarse.end() - 1));
+  const Residuals residuals = take_residuals(solve, fine, coarse, with_norm);
+  subtract_coarse_residuals(solve, coarse, border, residuals.left);
+  return residuals.norm_part;
 }
 
 void inject_to_coarsest(Solve& solve) {

@@ -146,9 +146,9 @@ Solver::~Solver() = default;
 Solver::Solver(Solver&&) noexcept = default;
 Solver& Solver::operator=(Solver&&) noexcept = default;
 
-Statistics Solver::solve(Problem& problem, const Options& options) {
+Statistics Solver::solve(Problem& problem, const Options& options, std::source_location where) {
   Implementation& me = *implementation_;
-  const mpi::OperationScope operation("multigrid solve", nullptr);
+  const mpi::OperationScope operation("multigrid solve", nullptr, where);
   me.begin(options);
   me.keeps_start = options.initial_guess == InitialGuess::kPrevious;
   me.clear(me.keeps_start);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 
 #include "weft/mpi/communicator.h"
 #include "weft/mpi/team.h"
@@ -33,7 +34,8 @@ class Solver {
   // Collective. Throws SolveError on all ranks where a function of the problem threw on any; mpi::Disagreement where
   // the ranks' hierarchies or options differ; mpi::TimeoutError and mpi::PeerLost as every communication does. After
   // each of these the next solve works, and no solution is held.
-  Statistics solve(Problem& problem, const Options& options = {});
+  Statistics solve(Problem& problem, const Options& options = {},
+                   std::source_location where = std::source_location::current());
 
   [[nodiscard]] const TimeHierarchy& hierarchy() const noexcept;
   // The fine points of this rank.

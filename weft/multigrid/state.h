@@ -24,7 +24,8 @@ class State {
   [[nodiscard]] const T& as() const noexcept {
     return *static_cast<const T*>(value_.get());
   }
-  // The value for overwriting, if nobody else holds it; null otherwise. Only for states made by `of`.
+  // The value for overwriting, if nobody else holds this state; null otherwise. Only for states made by `of`. What the
+  // value itself shares with others, as a tensor may share its memory, is for the caller to know.
   template <class T>
   [[nodiscard]] T* exclusive() noexcept {
     return value_.use_count() == 1 ? static_cast<T*>(const_cast<void*>(value_.get())) : nullptr;
