@@ -150,7 +150,8 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   multigrid::Solver adjoint_solver;
   ParameterIndex parameters;
   Statistics statistics;
-  Shapes shapes;  // for inputs like rank 0's last one, known to all
+  Shapes shapes;                // for inputs like rank 0's last one, known to all
+  std::vector<Tensors> looped;  // states that loop() kept
   std::uint64_t seed = 0;
   std::uint64_t passes = 0;
   bool shapes_known = false;
@@ -202,12 +203,15 @@ Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& 
 Tensors LayerParallel::Implementation::loop(Tensors x) {
   require_state(x, "an input");
   RandomScope random({RandomSource::initial_seed(), passes++}, x.front().device());
+  looped.clear();
   for (std::int64_t number = 0; number < plan.layers(); ++number) {
     Layer& layer = layers[number];
     random.begin(number);
+    if (options.keep_states) looped.push_back(detached(x));
     Tensors y = layer.function(x, plan.dt());
     x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
   }
+  if (options.keep_states) looped.push_back(detached(x));
   return x;
 }
 
@@ -370,11 +374,16 @@ void LayerParallel::set_solvers(const multigrid::Options& forward, const multigr
   implementation_->options.backward = backward;
 }
 
-void LayerParallel::release_states() { implementation_->forward_solver.release(); }
+void LayerParallel::release_states() {
+  implementation_->forward_solver.release();
+  implementation_->looped.clear();
+}
 
 std::vector<std::pair<std::int64_t, Tensors>> LayerParallel::states() const {
   const auto& solver = implementation_->forward_solver;
   std::vector<std::pair<std::int64_t, Tensors>> result;
+  for (const auto& state : implementation_->looped) result.emplace_back(result.size(), state);
+  if (!result.empty()) return result;
   const partition::Range points = solver.points();
   for (std::int64_t point = points.begin; point < points.end; ++point) {
     result.emplace_back(point, detached(solver.solution(point).as<Tensors>()));
