@@ -176,6 +176,7 @@ void bind(py::module_& m) {
            })
       .def("rebind", &LayerParallel::rebind)
       .def("states", &states)
+      .def("release_states", &LayerParallel::release_states)
       .def("statistics", [](const LayerParallel& self) {
         return py::make_tuple(statistics(self.statistics().forward), statistics(self.statistics().backward));
       });

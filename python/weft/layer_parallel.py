@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from .errors import LayerError, reraise, translate
 __all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics"]
 
 FORMS = ("residual", "step", "plain")
+_LAYER = re.compile(r"\blayer \d+ \(")  # how the library names a layer that failed
 State = Any
 """A tensor, or a tuple of tensors."""
 
@@ -155,6 +157,10 @@ class LayerParallel(nn.Module):
         """(point, state) for this rank's points after forward; with ``keep_states``. Point k lies before layer k."""
         return self._network.states()
 
+    def release_states(self) -> None:
+        """Lets go of what ``keep_states`` keeps, before the next forward does."""
+        self._network.release_states()
+
     # ---- weights
 
     def train(self, mode: bool = True) -> LayerParallel:
@@ -250,10 +256,11 @@ class LayerParallel(nn.Module):
         self._watched = list(self._watch())
 
     def _raise(self, error: RuntimeError) -> NoReturn:
-        typed = translate(error)
-        if isinstance(typed, LayerError):
-            raise typed from self._failure
-        reraise(error)
+        if not isinstance(translate(error), LayerError) and not _LAYER.search(str(error)):
+            reraise(error)
+        # Looking for shapes, layers may have been tried on an input that is not theirs: those failures are not meant.
+        mine = self._failure is not None and str(self._failure) in str(error)
+        raise LayerError(str(error)) from (self._failure if mine else None)
 
     def _warn_if_stalled(self, direction: str, which: int) -> None:
         if self._warned or self.comm.size == 1 and self.levels == 1:

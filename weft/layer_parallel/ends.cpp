@@ -92,11 +92,11 @@ Tensors mean(const Tensors& state, mpi::Team& team) {
   return result;
 }
 
-std::vector<std::int64_t> announce(std::vector<std::int64_t> numbers, mpi::Team& team) {
+std::vector<std::int64_t> announce(std::vector<std::int64_t> numbers, int from, mpi::Team& team) {
   auto count = static_cast<std::int64_t>(numbers.size());
-  broadcast(&count, sizeof count, 0, team);
+  broadcast(&count, sizeof count, from, team);
   numbers.resize(static_cast<std::size_t>(count));
-  broadcast(numbers.data(), count * static_cast<std::int64_t>(sizeof(std::int64_t)), 0, team);
+  broadcast(numbers.data(), count * static_cast<std::int64_t>(sizeof(std::int64_t)), from, team);
   return numbers;
 }
 

@@ -25,7 +25,7 @@ enum class Ends : std::int8_t {
 [[nodiscard]] Tensors spread(Tensors state, int from, const Codec& codec, mpi::Team& team);
 // The mean over the ranks.
 [[nodiscard]] Tensors mean(const Tensors& state, mpi::Team& team);
-// Numbers of rank 0 on every rank, however many there are.
-[[nodiscard]] std::vector<std::int64_t> announce(std::vector<std::int64_t> numbers, mpi::Team& team);
+// Numbers of rank `from` on every rank, however many there are.
+[[nodiscard]] std::vector<std::int64_t> announce(std::vector<std::int64_t> numbers, int from, mpi::Team& team);
 
 }  // namespace weft::layer_parallel

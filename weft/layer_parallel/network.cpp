@@ -12,6 +12,7 @@
 #include "weft/collective/tensor.h"
 #include "weft/layer_parallel/evaluator.h"
 #include "weft/layer_parallel/randomness.h"
+#include "weft/layer_parallel/shapes.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::layer_parallel {
@@ -29,7 +30,7 @@ constexpr const char* kName = "layer_parallel";
 struct Pass {
   Records records;
   RandomSource random;
-  Layout output;
+  Shapes shapes;
   Tensors extras;
   std::function<void()> prepare;
   at::Device device{at::kCPU};
@@ -98,6 +99,12 @@ multigrid::Statistics run(const char* direction, bool backward, int ranks, Solve
   }
 }
 
+void require_guess_fits(const multigrid::Options& solve, const Shapes& shapes) {
+  TORCH_CHECK(shapes.alike() || solve.initial_guess != multigrid::InitialGuess::kConstant,
+              "weft: the state changes from ", shapes.input.describe(), " to ", shapes.output().describe(),
+              " along the network, so one constant cannot be the guess everywhere; take another guess");
+}
+
 std::shared_ptr<mpi::Team> reversed(mpi::Team& team) {
   return mpi::Team::adopt(team.origin().split(0, team.size() - 1 - team.rank()));
 }
@@ -125,9 +132,9 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras, std::function<void()> prepare);
   [[nodiscard]] Tensors loop(Tensors x);
   void learn_input(const Tensors& x, bool known_to_all);
-  void check_shapes(at::Device device);
+  void find_shapes(at::Device device);
   [[nodiscard]] at::Device device_for(const Tensors& x) const;
-  [[nodiscard]] Codec codec(at::Device device) const;
+  [[nodiscard]] Codec codec(const Pass& pass) const;
   [[nodiscard]] Tensors solve(const Tensors& x, Pass& pass, bool recording);
   [[nodiscard]] Tensors deliver_output(Tensors y, Pass& pass);
   [[nodiscard]] variable_list adjoint(const std::shared_ptr<Pass>& pass, variable_list&& gradients);
@@ -155,10 +162,11 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   multigrid::Solver adjoint_solver;
   ParameterIndex parameters;
   Statistics statistics;
-  Layout input;  // of rank 0's last input, known to all
+  Shapes shapes;                // for inputs like rank 0's last one, known to all
+  std::vector<Tensors> looped;  // states that loop() kept
   std::uint64_t seed = 0;
   std::uint64_t passes = 0;
-  bool shapes_checked = false;
+  bool shapes_known = false;
 };
 
 void LayerParallel::Implementation::index_parameters() {
@@ -167,8 +175,7 @@ void LayerParallel::Implementation::index_parameters() {
   for (std::int64_t number = own.begin; number < own.end; ++number) parameters.add(number, layers[number].parameters);
 }
 
-Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& extras,
-                                              std::function<void()> prepare) {
+Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& extras, std::function<void()> prepare) {
   if (prepare) prepare();
   if (team->size() == 1 && one_level()) return loop(x);
   Tensors inputs = parameters.unique;
@@ -188,11 +195,11 @@ Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& 
       if (has_input()) require_state(x, "an input");
     });
     const RandomSource source{RandomSource::initial_seed(), passes};
-    const bool news = first() && (Layout::of(x) != input || source.seed != seed);
+    const bool news = first() && (Layout::of(x) != shapes.input || source.seed != seed);
     const auto outcome = talk.agree(Signature(kName), news ? 1 : 0, [] { return std::string(kName); });
     y = collective::interruptible([&] {
       learn_input(x, outcome.value_max == 0);
-      check_shapes(pass->device);
+      find_shapes(pass->device);
       layers.refresh(*team);
       return solve(x, *pass, call.recording());
     });
@@ -208,12 +215,15 @@ Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& 
 Tensors LayerParallel::Implementation::loop(Tensors x) {
   require_state(x, "an input");
   RandomScope random({RandomSource::initial_seed(), passes++}, x.front().device());
+  looped.clear();
   for (std::int64_t number = 0; number < plan.layers(); ++number) {
     Layer& layer = layers[number];
     random.begin(number);
+    if (options.keep_states) looped.push_back(detached(x));
     Tensors y = layer.function(x, plan.dt());
     x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
   }
+  if (options.keep_states) looped.push_back(detached(x));
   return x;
 }
 
@@ -225,33 +235,25 @@ void LayerParallel::Implementation::learn_input(const Tensors& x, bool known_to_
     numbers = Layout::of(x).encode();
     numbers.push_back(static_cast<std::int64_t>(RandomSource::initial_seed()));
   }
-  numbers = announce(std::move(numbers), *team);
+  numbers = announce(std::move(numbers), 0, *team);
   Layout layout = Layout::decode(numbers.data());
-  shapes_checked = shapes_checked && layout == input;
-  input = std::move(layout);
+  if (layout != shapes.input) {
+    shapes = {std::move(layout), {}};
+    shapes_known = false;
+    forward_solver.forget();  // a previous solution of another shape is no guess
+    adjoint_solver.forget();
+  }
   seed = static_cast<std::uint64_t>(numbers.back());
 }
 
-// Several levels need states that are alike everywhere. Found out once for each kind of input, by evaluating this rank's
-// layers on zeros, and told to all ranks before anything is solved.
-void LayerParallel::Implementation::check_shapes(at::Device device) {
-  if (shapes_checked || one_level() || options.transfers.coarsen) return;
-  Negotiation talk(kName, team->id());
-  talk.check([&] {
-    RandomScope random({seed, passes}, device);
-    Evaluator evaluator(layers, random);
-    const Tensors zeros = input.zeros(device);
-    const partition::Range own = plan.layers_of(team->rank());
-    for (std::int64_t number = own.begin; number < own.end; ++number) {
-      const Layout output = Layout::of(evaluator.next(number, zeros, plan.dt(), Buffers::kRestore));
-      TORCH_CHECK(output == input, "weft: layer ", number, " on rank ", team->rank(), " turns a state ",
-                  input.describe(), " into ", output.describe(),
-                  ". With several levels all layers must keep shape and type; use one level, or put such layers ",
-                  "before or behind (compose)");
-    }
-  });
-  talk.agree(Signature("layer_parallel shapes"), 0, [] { return std::string(kName); });
-  shapes_checked = true;
+// With several levels a rank must know what states look like at points that nothing has computed yet. Found out once
+// for each kind of input.
+void LayerParallel::Implementation::find_shapes(at::Device device) {
+  if (shapes_known || one_level() || options.transfers.coarsen) return;
+  RandomScope random({seed, passes}, device);
+  Evaluator evaluator(layers, random);
+  shapes = learn_shapes(shapes.input, plan, evaluator, device, *team);
+  shapes_known = true;
 }
 
 at::Device LayerParallel::Implementation::device_for(const Tensors& x) const {
@@ -259,16 +261,18 @@ at::Device LayerParallel::Implementation::device_for(const Tensors& x) const {
   return parameters.unique.empty() ? at::Device(at::kCPU) : parameters.unique.front().device();
 }
 
-Codec LayerParallel::Implementation::codec(at::Device device) const {
-  const bool alike = !one_level() && !options.transfers.coarsen;
-  return {alike ? std::optional(input) : std::nullopt, device};
+Codec LayerParallel::Implementation::codec(const Pass& pass) const {
+  const bool alike = !one_level() && !options.transfers.coarsen && pass.shapes.alike();
+  return {alike ? std::optional(pass.shapes.input) : std::nullopt, pass.device};
 }
 
 Tensors LayerParallel::Implementation::solve(const Tensors& x, Pass& pass, bool recording) {
   pass.random = {seed, passes};
+  pass.shapes = shapes;
+  require_guess_fits(options.forward, pass.shapes);
   RandomScope random(pass.random, pass.device);
   Evaluator evaluator(layers, random);
-  ForwardProblem problem(plan, evaluator, codec(pass.device), input, options.transfers,
+  ForwardProblem problem(plan, evaluator, codec(pass), pass.shapes, options.transfers,
                          {first() ? detached(x) : Tensors(), options.guess, recording ? &pass.records : nullptr});
   statistics.forward = run("forward", false, team->size(), [&] { return forward_solver.solve(problem, options.forward); });
   Tensors y;
@@ -278,27 +282,24 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, Pass& pass, bool 
 }
 
 Tensors LayerParallel::Implementation::deliver_output(Tensors y, Pass& pass) {
-  const Codec code = codec(pass.device);
+  const Codec code = codec(pass);
   if (options.ends == Ends::kAll) {
     y = spread(std::move(y), plan.last_rank(), code, *team);
   } else {
     y = carry(std::move(y), plan.last_rank(), 0, code, *team);
-    if (one_level()) {  // the output may look different from the input
-      pass.output = first() ? Layout::of(y) : Layout();
-      pass.output = Layout::decode(announce(pass.output.encode(), *team).data());
-    } else {
-      pass.output = input;
+    Layout output = pass.shapes.output();
+    if (one_level()) {  // may look different from the input
+      output = Layout::decode(announce((first() ? Layout::of(y) : Layout()).encode(), 0, *team).data());
     }
-    if (!first()) y = pass.output.zeros(pass.device);
+    if (!first()) y = output.zeros(pass.device);
   }
-  pass.output = Layout::of(y);
   return detached(y);
 }
 
 // The gradient at the network's end, on the rank where the adjoint run begins.
 Tensors LayerParallel::Implementation::gradient_at_end(const Tensors& gradients, const Pass& pass) {
   if (options.ends == Ends::kAll) return mean(gradients, *team);
-  return carry(gradients, 0, plan.last_rank(), codec(pass.device), *team);
+  return carry(gradients, 0, plan.last_rank(), codec(pass), *team);
 }
 
 variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>& pass, variable_list&& gradients) {
@@ -307,6 +308,7 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>
   TORCH_CHECK(!c10::GradMode::is_enabled(), "weft: LayerParallel has no second derivatives (create_graph=True)");
   if (pass->prepare) pass->prepare();
   const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
+  require_guess_fits(options.backward, pass->shapes);
   RandomScope random(pass->random, pass->device);
   Evaluator evaluator(layers, random);
   Tensors sums(parameters.unique.size());
@@ -319,7 +321,7 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>
     for (std::size_t i = 0; i < places.size(); ++i) add(sums[places[i]], found[i]);
     for (std::size_t i = 0; i < extra_sums.size(); ++i) add(extra_sums[i], found[places.size() + i]);
   };
-  AdjointProblem problem(plan, evaluator, codec(pass->device), pass->output, options.transfers,
+  AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, options.transfers,
                          {gradient_at_end(gradients, *pass), &pass->records, &pass->extras, keep_graph, collect});
   statistics.backward =
       run("backward", true, team->size(), [&] { return adjoint_solver.solve(problem, options.backward); });
@@ -327,7 +329,7 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>
   Tensors result;
   if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
   adjoint_solver.release();
-  if (options.ends == Ends::kAll) result = spread(std::move(result), 0, codec(pass->device), *team);
+  if (options.ends == Ends::kAll) result = spread(std::move(result), 0, codec(*pass), *team);
   sum_shared(sums);
   result.insert(result.end(), sums.begin(), sums.end());
   result.insert(result.end(), extra_sums.begin(), extra_sums.end());
@@ -353,9 +355,10 @@ void LayerParallel::Implementation::sum_shared(Tensors& gradients) {
 
 LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, const std::vector<Layer>& layers,
                              const Options& options)
-    : LayerParallel(comm, static_cast<std::int64_t>(layers.size()), by_number(layers),
-                    find_shared(plan_for(*comm, static_cast<std::int64_t>(layers.size()), options), comm->rank(), layers),
-                    options) {}
+    : LayerParallel(
+          comm, static_cast<std::int64_t>(layers.size()), by_number(layers),
+          find_shared(plan_for(*comm, static_cast<std::int64_t>(layers.size()), options), comm->rank(), layers),
+          options) {}
 
 LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, std::int64_t count,
                              std::map<std::int64_t, Layer> layers, std::vector<SharedParameter> shared,
@@ -384,9 +387,16 @@ void LayerParallel::set_solvers(const multigrid::Options& forward, const multigr
   implementation_->options.backward = backward;
 }
 
+void LayerParallel::release_states() {
+  implementation_->forward_solver.release();
+  implementation_->looped.clear();
+}
+
 std::vector<std::pair<std::int64_t, Tensors>> LayerParallel::states() const {
   const auto& solver = implementation_->forward_solver;
   std::vector<std::pair<std::int64_t, Tensors>> result;
+  for (const auto& state : implementation_->looped) result.emplace_back(result.size(), state);
+  if (!result.empty()) return result;
   const partition::Range points = solver.points();
   for (std::int64_t point = points.begin; point < points.end; ++point) {
     result.emplace_back(point, detached(solver.solution(point).as<Tensors>()));

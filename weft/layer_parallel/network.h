@@ -68,12 +68,14 @@ class LayerParallel {
   [[nodiscard]] const Tensors& parameters() const;
   [[nodiscard]] const Plan& plan() const;
   [[nodiscard]] const Options& options() const;
-  // Takes effect with the next forward; all ranks must do the same. Not tf and not which layers a rank has to hold: grids
-  // with more levels or other factors need a new object.
+  // Takes effect with the next forward; all ranks must do the same. Not tf and not which layers a rank has to hold:
+  // grids with more levels or other factors need a new object.
   void set_solvers(const multigrid::Options& forward, const multigrid::Options& backward);
   [[nodiscard]] const Statistics& statistics() const;
   // Point and state for each of this rank's points; after forward, with Options::keep_states.
   [[nodiscard]] std::vector<std::pair<std::int64_t, Tensors>> states() const;
+  // Lets go of what keep_states keeps, before the next forward does.
+  void release_states();
   // After a module got other parameter or buffer tensors than it had.
   void rebind(std::int64_t layer, Tensors parameters, Tensors buffers);
 

@@ -30,7 +30,7 @@ State TensorProblem::unpack(Packed message, const Place& /*place*/) {
 
 std::optional<std::int64_t> TensorProblem::packed_bytes(const Place& /*place*/) { return codec_.bytes(); }
 
-State TensorProblem::zero(const Place& /*place*/) { return State::of(layout_.zeros(codec_.device())); }
+State TensorProblem::zero(const Place& place) { return State::of(layout(place.fine_index).zeros(codec_.device())); }
 
 State TensorProblem::coarsen(const State& u, const Place& place) {
   return transfers_.coarsen ? State::of(transfers_.coarsen(u.as<Tensors>(), place.level)) : u;
@@ -45,12 +45,15 @@ Tensors TensorProblem::coarsened(Tensors x, int level) const {
   return x;
 }
 
-ForwardProblem::ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout,
+ForwardProblem::ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
-    : TensorProblem(std::move(codec), std::move(layout), transfers),
+    : TensorProblem(std::move(codec), transfers),
       plan_(plan),
       evaluator_(evaluator),
+      shapes_(shapes),
       input_(std::move(input)) {}
+
+const Layout& ForwardProblem::layout(std::int64_t fine_index) const { return shapes_.at(fine_index); }
 
 State ForwardProblem::initial() { return State::of(input_.x); }
 
@@ -68,12 +71,15 @@ State ForwardProblem::step(const State& u, const Step& step) {
   return State::of(evaluator_.next(layer, recorded, dt));
 }
 
-AdjointProblem::AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout,
+AdjointProblem::AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
-    : TensorProblem(std::move(codec), std::move(layout), transfers),
+    : TensorProblem(std::move(codec), transfers),
       plan_(plan),
       evaluator_(evaluator),
+      shapes_(shapes),
       input_(std::move(input)) {}
+
+const Layout& AdjointProblem::layout(std::int64_t fine_index) const { return shapes_.at(plan_.layers() - fine_index); }
 
 State AdjointProblem::initial() { return State::of(input_.gradient); }
 

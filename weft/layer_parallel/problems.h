@@ -9,6 +9,7 @@
 
 #include "weft/layer_parallel/evaluator.h"
 #include "weft/layer_parallel/plan.h"
+#include "weft/layer_parallel/shapes.h"
 #include "weft/layer_parallel/states.h"
 #include "weft/multigrid/problem.h"
 
@@ -27,8 +28,7 @@ struct Transfers {
 // Tensors as states: all that both directions have in common.
 class TensorProblem : public multigrid::Problem {
  public:
-  TensorProblem(Codec codec, Layout layout, const Transfers& transfers)
-      : codec_(std::move(codec)), layout_(std::move(layout)), transfers_(transfers) {}
+  TensorProblem(Codec codec, const Transfers& transfers) : codec_(std::move(codec)), transfers_(transfers) {}
 
   multigrid::State combine(double a, multigrid::State x, double b, multigrid::State y) override;
   double norm(const multigrid::State& u) override;
@@ -42,23 +42,24 @@ class TensorProblem : public multigrid::Problem {
 
  protected:
   [[nodiscard]] bool coarsens() const { return static_cast<bool>(transfers_.coarsen); }
+  // What a state looks like at a fine point of the problem's own time.
+  [[nodiscard]] virtual const Layout& layout(std::int64_t fine_index) const = 0;
   // A fine state as it looks on `level`.
   [[nodiscard]] Tensors coarsened(Tensors x, int level) const;
 
  private:
   Codec codec_;
-  Layout layout_;  // at point 0
   const Transfers& transfers_;
 };
 
 class ForwardProblem final : public TensorProblem {
  public:
   struct Input {
-    Tensors x;                                        // at point 0; used on its owner only
-    std::function<Tensors(double time)> guess;        // for InitialGuess::kCallback
-    Records* records = nullptr;                       // filled on the last sweep, if given
+    Tensors x;                                  // at point 0; used on its owner only
+    std::function<Tensors(double time)> guess;  // for InitialGuess::kCallback
+    Records* records = nullptr;                 // filled on the last sweep, if given
   };
-  ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout, const Transfers& transfers,
+  ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes, const Transfers& transfers,
                  Input input);
 
   multigrid::State initial() override;
@@ -66,8 +67,11 @@ class ForwardProblem final : public TensorProblem {
   multigrid::State step(const multigrid::State& u, const multigrid::Step& step) override;
 
  private:
+  [[nodiscard]] const Layout& layout(std::int64_t fine_index) const override;
+
   const Plan& plan_;
   Evaluator& evaluator_;
+  const Shapes& shapes_;
   Input input_;
 };
 
@@ -83,18 +87,20 @@ class AdjointProblem final : public TensorProblem {
     bool keep_graph = false;  // another backward pass will follow
     Collect collect;
   };
-  AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, Layout layout, const Transfers& transfers,
+  AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes, const Transfers& transfers,
                  Input input);
 
   multigrid::State initial() override;
   multigrid::State step(const multigrid::State& u, const multigrid::Step& step) override;
 
  private:
+  [[nodiscard]] const Layout& layout(std::int64_t fine_index) const override;
   [[nodiscard]] const Recorded& recorded(std::int64_t layer, const multigrid::Step& step);
   [[nodiscard]] Tensors pull_back(std::int64_t layer, const Recorded& recorded, const Tensors& gradient, bool final);
 
   const Plan& plan_;
   Evaluator& evaluator_;
+  const Shapes& shapes_;
   Input input_;
   // Coarse steps of layers that see the step size are other functions than the fine ones.
   std::map<std::pair<int, std::int64_t>, Recorded> coarse_;

@@ -1,0 +1,20 @@
+"""torchbraid's interface on top of weft: layer-parallel training by multigrid in time.
+
+``LayerParallel`` takes mpi4py communicators and torchbraid's arguments, and is solved by ``weft.LayerParallel``.
+"""
+
+from . import test_cbs, utils
+from ._gru import GRU_Parallel, GRU_Serial
+from ._layer_parallel import LayerParallel
+from ._vector import BraidVector
+from .utils import getDevice
+
+__all__ = [
+    "BraidVector",
+    "GRU_Parallel",
+    "GRU_Serial",
+    "LayerParallel",
+    "getDevice",
+    "test_cbs",
+    "utils",
+]

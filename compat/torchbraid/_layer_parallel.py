@@ -1,0 +1,263 @@
+"""torchbraid.LayerParallel: its arguments, setters and getters, solved by weft.LayerParallel."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+import weft
+
+from . import _exchange
+from ._blocks import Block, Layers, expand
+from ._composition import Composition
+from ._diagnostics import diagnose
+from ._settings import Settings
+from ._solver import SolverSettings
+from ._spatial import Transfer, spatial_functions
+from .utils.context_timer import ContextTimer, ContextTimerManager
+
+STORE_ALL, STORE_C_POINTS = 0, -1
+
+
+class LayerParallel(Settings, nn.Module):
+    """A network of ODE steps and plain layers, spread over the ranks of an mpi4py communicator. Collective.
+
+    The input is rank 0's, and so is the output; ``backward`` is called on all ranks and takes rank 0's gradient.
+    """
+
+    def __init__(
+        self,
+        comm: Any,
+        layer_blocks: Block | Sequence[Block],
+        global_steps: int | Sequence[int],
+        Tf: float,
+        max_fwd_levels: int = 1,
+        max_bwd_levels: int = 1,
+        max_iters: int = 10,
+        spatial_ref_funcs: Sequence[Transfer] | None = None,
+        levels_to_coarsen: Sequence[int] | None = None,
+        user_mpi_buf: bool = False,
+        nsplines: int = 0,
+        splinedegree: int = 1,
+        spatial_ref_pair: Sequence[Transfer] | None = None,
+    ) -> None:
+        super().__init__()
+        _refuse_what_is_not_there(user_mpi_buf, nsplines)
+        self._coarsen, self._refine = spatial_functions(spatial_ref_funcs or spatial_ref_pair, levels_to_coarsen)
+        self.fwd_app = SolverSettings(max_fwd_levels, max_iters, STORE_ALL)
+        self.bwd_app = SolverSettings(max_bwd_levels, max_iters, STORE_C_POINTS)
+        makers = expand(layer_blocks, global_steps)
+        self.comm = comm
+        self.global_steps = len(makers)
+        self.Tf = float(Tf)
+        self.dt = self.Tf / len(makers)
+        self.timer_manager = ContextTimerManager()
+        self._print_level = 0
+        self._diagnosing = False
+        self._group = comm if isinstance(comm, weft.Communicator) else weft.from_mpi4py(comm)
+        self._layers = Layers(makers, _share(len(makers), self._group.size, self._group.rank))
+        self.layer_models = nn.ModuleList(self._layers.own.values())
+        self._forget_network()
+
+    # ---- evaluation
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Collective. Further arguments go to every layer."""
+        network = self._ready()
+        with self.timer("forward"):
+            y = network(x, *args, **kwargs)
+        self._report("forward", 0)
+        self._watch_backward(y)
+        return y
+
+    def comp_op(self) -> Composition:
+        """For layers that run on rank 0 only: ``o(Module, arguments)`` makes one, ``o(module, x)`` calls it."""
+        return Composition(self._group.rank)
+
+    def getFinalOnRoot(self, vec: Any = None) -> Any:
+        """The output, on rank 0; None elsewhere. weft has it there already."""
+        return vec if self._group.rank == 0 else None
+
+    def copyVectorFromRoot(self, vec: Tensor | None) -> Tensor:
+        """Collective. Rank 0's tensor on all ranks."""
+        return _exchange.from_root(self._group, vec)
+
+    def getFineTimePoints(self) -> tuple[list[float], list[Any]]:
+        """Times and states of this rank's points, after forward and before backward."""
+        if not self.fwd_app.stores_all:
+            raise RuntimeError("torchbraid (weft): getFineTimePoints needs all points; setFwdStorage(0) keeps them")
+        if self._network is None or not self._has_states:
+            raise RuntimeError("torchbraid (weft): states are there only between a forward pass and its backward pass")
+        states = self._network.states()
+        return [point * self.dt for point, _ in states], [state for _, state in states]
+
+    def buildSequentialOnRoot(self) -> nn.Module | None:
+        """Collective. On rank 0 a plain module with copies of all layers; None elsewhere."""
+        return self._ready().serial()
+
+    def startStateCommunication(self, *_: Any, **__: Any) -> None:
+        """Nothing to do: weft posts its messages early by itself."""
+
+    def endStateCommunication(self, *_: Any, **__: Any) -> None:
+        """Nothing to do: forward and backward return when all messages have been dealt with."""
+
+    # ---- what it did
+
+    def getFwdStats(self) -> tuple[int, float]:
+        """Iterations, and the last residual norm (-1 where none was computed)."""
+        return self._statistics(0)
+
+    def getBwdStats(self) -> tuple[int, float]:
+        return self._statistics(1)
+
+    def getMPIComm(self) -> Any:
+        return self.comm
+
+    def getTimerManager(self) -> ContextTimerManager:
+        return self.timer_manager
+
+    def timer(self, name: str) -> ContextTimer:
+        return self.timer_manager.timer(f"LayerParallel::{name}")
+
+    def getTimersString(self) -> str:
+        """Collective. The timers of all ranks, on every rank."""
+        texts = _exchange.all_gather(self._group, self.timer_manager.getResultString())
+        return "\n".join(f"*** rank {rank} ***\n{text}" for rank, text in enumerate(texts))
+
+    def diagnostics(self, enable: bool) -> None:
+        """Whether getDiagnostics will be called after forward passes."""
+        self._diagnosing = bool(enable)
+
+    def getDiagnostics(self) -> dict[str, list[Any]]:
+        """Collective. Norms of the states into and out of each step, and of each step's weights."""
+        if not self._diagnosing:
+            raise RuntimeError("torchbraid (weft): call diagnostics(True) before the forward pass to be diagnosed")
+        return diagnose(self._group, self.getFineTimePoints, self._layers.own, self.dt)
+
+    # ---- nn.Module
+
+    def train(self, mode: bool = True) -> LayerParallel:
+        super().train(mode)
+        if self._network is not None:
+            self._network.train(mode)
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LayerParallel:
+        super()._apply(fn, recurse)
+        self._layers.apply(fn)
+        self._forget_network()
+        return self
+
+    def extra_repr(self) -> str:
+        rank, size = self._group.rank, self._group.size
+        return f"{len(self.layer_models)} of {self.global_steps} layers on rank {rank} of {size}"
+
+    # ---- inner workings
+
+    def _forget_network(self) -> None:
+        # Past nn.Module, which would list every weight twice.
+        object.__setattr__(self, "_network", None)
+        self._grid: Any = None
+        self._has_states = False
+
+    def _ready(self) -> weft.LayerParallel:
+        """Collective where the time grids changed: coarse steps then need other ranks' layers."""
+        grid = self._time_grids()
+        solves = (self.fwd_app.solve(), self.bwd_app.solve())
+        if self._network is None or self._grid != grid:
+            network = weft.LayerParallel(
+                self._group,
+                self._layers.maker(),
+                steps=self.global_steps,
+                tf=self.Tf,
+                form=self._layers.forms,
+                forward=solves[0],
+                backward=solves[1],
+                coarsen=self._coarsen,
+                refine=self._refine,
+                keep_states=self.fwd_app.stores_all,
+                **grid,
+            ).train(self.training)
+            object.__setattr__(self, "_network", network)
+            self._grid = grid
+        elif self._network.solves != solves:
+            self._network.solves = solves
+        return self._network
+
+    def _time_grids(self) -> dict[str, int | Mapping[int, int]]:
+        return {
+            "levels": self.fwd_app.max_levels,
+            "cfactor": self.fwd_app.cfactor(),
+            "backward_levels": self.bwd_app.max_levels,
+            "backward_cfactor": self.bwd_app.cfactor(),
+            "min_coarse": self.fwd_app.min_coarse,
+        }
+
+    def _watch_backward(self, y: Any) -> None:
+        first = tree_leaves(y)[0]
+        self._has_states = True
+        node = first.grad_fn
+        if node is None:
+            return
+        me, clock = weakref.ref(self), self.timer("backward") if self._solves() else None
+
+        def begin(_: Any) -> None:
+            if clock is not None:
+                clock.start()
+
+        def end(_: Any, __: Any) -> None:
+            if clock is not None:
+                clock.stop()
+            if (network := me()) is not None:
+                network._end_backward()
+
+        node.register_prehook(begin)
+        node.register_hook(end)
+
+    def _end_backward(self) -> None:
+        self._report("backward", 1)
+        if self._network is not None and self._has_states:
+            self._network.release_states()  # nothing of a batch stays behind it
+            self._has_states = False
+
+    def _solves(self) -> bool:
+        """One rank with one level is a plain loop, of which nothing is kept and nothing is told."""
+        network = self._network
+        return network is not None and not (self._group.size == network.levels == network.backward_levels == 1)
+
+    def _statistics(self, which: int) -> tuple[int, float]:
+        if self._network is None:
+            raise RuntimeError("torchbraid (weft): there are no statistics before the first forward pass")
+        statistics = self._network.statistics[which]
+        return statistics.iterations, statistics.known[-1] if statistics.known else -1.0
+
+    def _report(self, direction: str, which: int) -> None:
+        if self._print_level < 1 or self._group.rank != 0 or not self._solves():
+            return
+        for iteration, residual in enumerate(self._network.statistics[which].residuals):
+            norm = "not computed" if residual is None else f"{residual:.6e}"
+            print(f"  {direction} iteration {iteration}, residual norm {norm}", flush=True)
+
+
+def _share(layers: int, ranks: int, rank: int) -> range:
+    """weft's partition: the first ranks have one layer more where they do not divide."""
+    small, larger = divmod(layers, ranks)
+    begin = rank * small + min(rank, larger)
+    return range(begin, begin + small + (rank < larger))
+
+
+def _refuse_what_is_not_there(user_mpi_buf: bool, nsplines: int) -> None:
+    if nsplines:
+        raise NotImplementedError(
+            f"torchbraid (weft): weights made from splines are not there (nsplines={nsplines}); with nsplines=0 every "
+            "layer has weights of its own"
+        )
+    if user_mpi_buf and torch.cuda.is_available():
+        raise NotImplementedError(
+            "torchbraid (weft): states on GPUs travel through host memory; leave user_mpi_buf at False"
+        )

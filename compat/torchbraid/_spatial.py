@@ -1,0 +1,36 @@
+"""Spatial coarsening: torchbraid's functions of one tensor, on the levels that they are for, as weft wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+Transfer = Callable[[Any, int], Any]
+
+
+def spatial_functions(
+    functions: Sequence[Transfer] | None, levels: Sequence[int] | None
+) -> tuple[Transfer | None, Transfer | None]:
+    """(coarsen, refine). A third function, of shapes, is not needed: weft looks at what coarsen returns."""
+    if functions is None:
+        return None, None
+    if len(functions) not in (2, 3) or not all(callable(function) for function in functions):
+        raise ValueError(
+            "torchbraid (weft): expected spatial_ref_funcs to be the functions (coarsen, refine) or "
+            f"(coarsen, refine, coarsen_shape), got {functions!r}"
+        )
+    chosen = None if levels is None else frozenset(levels)
+    return _on_levels(functions[0], chosen), _on_levels(functions[1], chosen)
+
+
+def _on_levels(function: Transfer, levels: frozenset[int] | None) -> Transfer:
+    def transfer(state: Any, level: int) -> Any:
+        if levels is not None and level not in levels:
+            return state
+        if isinstance(state, Tensor):
+            return function(state, level)
+        return tuple(function(tensor, level) for tensor in state)
+
+    return transfer

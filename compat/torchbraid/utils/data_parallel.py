@@ -1,0 +1,70 @@
+"""Data parallelism around layer parallelism: communicators, shares of a data set, averaged gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def split_communicator(comm: Any, splitting: int) -> tuple[Any, Any]:
+    """Collective. (data-parallel, layer-parallel) communicators of this rank; ``splitting`` ranks are data-parallel.
+
+    Rank r is in the data-parallel group r // splitting and in the layer-parallel group r % splitting.
+    """
+    rank, size = comm.Get_rank(), comm.Get_size()
+    if splitting < 1 or size % splitting != 0:
+        raise ValueError(f"torchbraid (weft): expected a splitting that divides {size} ranks, got {splitting}")
+    return comm.Split(color=rank // splitting, key=rank), comm.Split(color=rank % splitting, key=rank)
+
+
+@torch.no_grad()
+def average_gradients(params: nn.Module | Iterable[torch.Tensor], comm: Any) -> None:
+    """Collective. Replaces gradients by their mean over the ranks of a data-parallel mpi4py communicator.
+
+    All ranks must have the same parameters in the same order; a rank without a gradient counts as zero.
+    """
+    from mpi4py import MPI
+
+    for parameter in params.parameters() if isinstance(params, nn.Module) else params:
+        if not parameter.requires_grad:
+            continue
+        mine = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        total = mine.detach().cpu().contiguous().clone()
+        comm.Allreduce(MPI.IN_PLACE, total.numpy(), op=MPI.SUM)
+        parameter.grad = total.div_(comm.Get_size()).to(parameter)
+
+
+class Partition:
+    """A part of a data set: the elements at ``index``."""
+
+    def __init__(self, data: Sequence[Any], index: Sequence[int]) -> None:
+        self.data = data
+        self.index = index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.data[self.index[index]]
+
+
+class Partioner:
+    """Shuffles a data set by a seed and deals it out to ``procs`` ranks, a batch at a time."""
+
+    def __init__(self, data: Sequence[Any], procs: int, seed: int = 42, batch_size: int = 1) -> None:
+        import numpy  # torch can do without, and so can the rest of this package
+
+        self.data = data
+        order = numpy.random.RandomState(seed).permutation(len(data)).tolist()  # not the user's own random numbers
+        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        self.partitions: list[list[int]] = [
+            [index for batch in batches[rank::procs] for index in batch] for rank in range(procs)
+        ]
+
+    def get_partion(self, rank: int) -> Partition:
+        return Partition(self.data, self.partitions[rank])
+
+    get_partition = get_partion
