@@ -58,7 +58,7 @@ TEST_F(Idx, ShapesAreRowMajor) {
   expect_equal(read(idx(0x08, {2, 3}, {1, 2, 3, 4, 5, 6})), at::tensor({1, 2, 3, 4, 5, 6}, at::kByte).view({2, 3}));
   expect_equal(read(idx(0x08, {1, 2, 1, 3, 1}, {1, 2, 3, 4, 5, 6})),
                at::tensor({1, 2, 3, 4, 5, 6}, at::kByte).view({1, 2, 1, 3, 1}));
-  expect_equal(read(idx(0x08, {}, {9})), at::tensor({9}, at::kByte).view({}));  // no dimensions: one number
+  expect_equal(read(idx(0x08, {}, {9})), at::tensor({9}, at::kByte).squeeze());  // no dimensions: one number
 }
 
 TEST_F(Idx, SizesAboveAByte) {
