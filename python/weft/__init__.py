@@ -8,6 +8,7 @@ from __future__ import annotations
 import weft_autoload
 
 from . import _call_site, _library, _lifetime, _transforms, errors  # loads the library, where the others look things up
+from . import data as data
 from ._doctor import Report, doctor
 from ._gradients import clip_grad_norm_
 from ._messages import ANY_SOURCE, ANY_TAG
@@ -49,6 +50,7 @@ __all__ = [
     "backward",
     "clip_grad_norm_",
     "configure",
+    "data",
     "doctor",
     "errors",
     "from_mpi4py",

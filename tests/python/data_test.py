@@ -1,0 +1,242 @@
+"""weft.data: files of every kind against struct and gzip, MNIST's folder, mini-batches; full sets where they are."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from weft import data
+
+ROOT = Path(__file__).resolve().parents[2]
+FULL = Path(os.environ.get("WEFT_TEST_DATA", ROOT.parent / "shared" / "data"))
+TYPES = {
+    0x08: ("B", torch.uint8, [0, 1, 255]),
+    0x09: ("b", torch.int8, [-128, 0, 127]),
+    0x0B: ("h", torch.int16, [-32768, 258, 3]),
+    0x0C: ("i", torch.int32, [-(2**31), 16909060, 3]),
+    0x0D: ("f", torch.float32, [1.5, -0.0, math.inf]),
+    0x0E: ("d", torch.float64, [1 / 3, -1e300, math.nan]),
+}
+
+
+def full(name: str) -> Path:
+    if not (FULL / name).exists():
+        pytest.skip(f"the full {name} is not in {FULL}; WEFT_TEST_DATA may name the folder that has it")
+    return FULL / name
+
+
+def idx(code: int, shape: tuple[int, ...], content: bytes) -> bytes:
+    return struct.pack(f">4B{len(shape)}I", 0, 0, code, len(shape), *shape) + content
+
+
+def write_mnist(folder: Path, train: int, suffix: str = "") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "train-images-idx3-ubyte": idx(8, (train, 2, 2), bytes(range(4 * train))),
+        "train-labels-idx1-ubyte": idx(8, (train,), bytes(n % 10 for n in range(train))),
+        "t10k-images-idx3-ubyte": idx(8, (1, 2, 2), bytes([1, 2, 3, 4])),
+        "t10k-labels-idx1-ubyte": idx(8, (1,), bytes([7])),
+    }
+    for name, content in files.items():
+        (folder / (name + suffix)).write_bytes(gzip.compress(content) if suffix else content)
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+@pytest.mark.parametrize("code", TYPES)
+def test_idx_of_every_type(tmp_path: Path, code: int, gzipped: bool) -> None:
+    letter, dtype, values = TYPES[code]
+    content = idx(code, (3, 1), struct.pack(f">3{letter}", *values))
+    path = tmp_path / "array"
+    path.write_bytes(gzip.compress(content) if gzipped else content)
+    array = data.read_idx(str(path))
+    assert array.dtype == dtype
+    torch.testing.assert_close(array, torch.tensor(values, dtype=dtype).view(3, 1), rtol=0, atol=0, equal_nan=True)
+    array += 1  # memory of its own
+
+
+def test_idx_of_any_shape(tmp_path: Path) -> None:
+    path = tmp_path / "array"
+    for shape in [(), (0,), (0, 28, 28), (1, 2, 1, 3, 1), (300, 233)]:
+        path.write_bytes(idx(8, shape, bytes(n % 251 for n in range(math.prod(shape)))))
+        array = data.read_idx(path)
+        assert array.shape == shape
+        assert array.flatten().tolist() == [n % 251 for n in range(math.prod(shape))]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"", "an IDX file"),
+        (b"\0\0\x08", "an IDX file"),
+        (b"\0\1\x08\1\0\0\0\1\7", r"begins with \[0, 1, 8, 1\]"),
+        (idx(0x0A, (1,), b"7"), "an IDX file"),
+        (b"\0\0\x08\2\0\0\0\1\0", "header of 12 bytes, got 9"),
+        (idx(8, (2, 3), b"12345"), "2 x 3 items of 1 bytes, got 5"),
+        (idx(8, (2,), b"123"), "2 items of 1 bytes, got 3"),
+        (idx(0x0E, (2**32 - 1,) * 9, b""), "got 0 bytes"),
+        (gzip.compress(idx(8, (900,), os.urandom(900)))[:-30], "whole gzipped file"),
+        (b"\x1f\x8bnonsense", "whole gzipped file"),
+    ],
+)
+def test_files_that_are_no_idx(tmp_path: Path, content: bytes, text: str) -> None:
+    path = tmp_path / "array"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=text) as failure:
+        data.read_idx(path)
+    assert str(path) in str(failure.value)
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        data.read_idx(tmp_path / "absent")
+    with pytest.raises(FileNotFoundError, match="absent"):
+        data.mnist(tmp_path / "absent")
+
+
+def test_cifar10(tmp_path: Path) -> None:
+    path = tmp_path / "batch.bin"
+    planes = [bytes([value]) * 1024 for value in (10, 20, 30, 40, 50, 60)]
+    content = b"\3" + b"".join(planes[:3]) + b"\x09" + b"".join(planes[3:])
+    for stored in (content, gzip.compress(content)):
+        path.write_bytes(stored)
+        images, labels = data.read_cifar10(path)
+        assert images.shape == (2, 3, 32, 32) and images.dtype == torch.uint8
+        assert labels.tolist() == [3, 9] and labels.dtype == torch.int64
+        assert images.float().mean((2, 3)).tolist() == [[10, 20, 30], [40, 50, 60]]
+    for stored, text in (
+        (b"", "at least one"),
+        (content[:-1], "1 records and 3072 bytes more"),
+        (b"\x0a" + content[1:], "got 10"),
+    ):
+        path.write_bytes(stored)
+        with pytest.raises(ValueError, match=text):
+            data.read_cifar10(path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("place", ["", "MNIST", "mnist"])
+def test_mnist_where_people_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, suffix: str) -> None:
+    write_mnist(tmp_path / place, 3, suffix)
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path))
+    train, test = data.mnist()
+    assert train.images.flatten().tolist() == list(range(12)) and train.images.shape == (3, 1, 2, 2)
+    assert train.labels.tolist() == [0, 1, 2] and test.labels.tolist() == [7]
+
+
+def test_no_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="WEFT_DATA"):
+        data.mnist()
+    monkeypatch.delenv("WEFT_DATA")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="make env"):
+        data.mnist()
+
+
+def test_labels_that_do_not_match(tmp_path: Path) -> None:
+    write_mnist(tmp_path, 3)
+    labels = tmp_path / "train-labels-idx1-ubyte"
+    for content, text in (
+        (idx(8, (2,), b"\1\1"), "3 images and 2 labels"),
+        (idx(8, (3,), b"\1\x0a\1"), "labels from 0 to 9, got 10"),
+        (idx(8, (3, 2, 2), bytes(12)), r"labels of bytes in 1 dimensions, got torch.uint8 of shape \[3, 2, 2\]"),
+        (idx(0x0C, (3,), bytes(12)), "labels of bytes"),
+    ):
+        labels.write_bytes(content)
+        with pytest.raises(ValueError, match=text):
+            data.mnist(tmp_path)
+
+
+def test_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_DATA", raising=False)
+    train, test = data.mnist()
+    assert train.images.shape == (4000, 1, 28, 28) and test.images.shape == (1000, 1, 28, 28)
+    assert train.labels.bincount().tolist() == [400] * 10 and test.labels.bincount().tolist() == [100] * 10
+    rows = {bytes(image.flatten().tolist()) for part in (train, test) for image in part.images}
+    assert len(rows) > 4990  # nothing of the test set is in the training set, but for what the source has twice
+
+
+def test_the_sample_is_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = data.mnist(full("MNIST"))
+    monkeypatch.delenv("WEFT_DATA", raising=False)
+    known = {image.numpy().tobytes(): int(label) for part in everything for image, label in zip(*part)}
+    for part in data.mnist():
+        assert [known.get(image.numpy().tobytes()) for image in part.images] == part.labels.tolist()
+
+
+def test_full_mnist() -> None:
+    train, test = data.mnist(full("MNIST"))
+    assert train.images.shape == (60000, 1, 28, 28) and test.images.shape == (10000, 1, 28, 28)
+    # published: 5,923 zeros, 6,742 ones, ... and a mean and deviation of 0.1307 and 0.3081
+    assert train.labels.bincount().tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert test.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    pixels = data.unit_floats(train.images)
+    assert abs(pixels.mean().item() - 0.1307) < 5e-5 and abs(pixels.std().item() - 0.3081) < 5e-5
+    assert train.labels[:8].tolist() == [5, 0, 4, 1, 9, 2, 1, 3]
+
+
+def test_full_cifar10() -> None:
+    folder = full("CIFAR10")
+    for name, count in (("data_batch_1", 10000), ("test_batch", 2000)):
+        images, labels = data.read_cifar10(folder / f"{name}.bin.gz")
+        assert images.shape == (count, 3, 32, 32) and labels.shape == (count,)
+        assert (labels.bincount(minlength=10) > count / 20).all()  # all classes, about alike
+        assert (
+            images.float().mean((0, 2, 3)) / 255 - torch.tensor([0.491, 0.482, 0.447])
+        ).abs().max() < 0.02  # published
+
+
+def test_every_item_is_in_one_batch() -> None:
+    for count, size, drop_last, sizes in (
+        (10, 4, False, [4, 4, 2]),
+        (10, 4, True, [4, 4]),
+        (8, 4, True, [4, 4]),
+        (3, 4, False, [3]),
+        (3, 4, True, []),
+        (0, 4, False, []),
+    ):
+        batches = data.shuffled_batches(count, 0, size=size, drop_last=drop_last)
+        assert [len(batch) for batch in batches] == sizes
+        numbers = [int(number) for batch in batches for number in batch]
+        assert len(set(numbers)) == len(numbers) and set(numbers) <= set(range(count))
+
+
+def test_batches_follow_seed_and_epoch_only() -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    # tests/data/batches_test.cpp has these numbers too
+    assert data.shuffled_batches(10, 0)[0].tolist() == [4, 1, 7, 5, 3, 9, 0, 8, 6, 2]
+    assert data.shuffled_batches(10, 2, seed=7)[0].tolist() == [8, 7, 3, 2, 5, 1, 6, 4, 9, 0]
+    assert data.shuffled_batches(10, 1, seed=2**64 - 1)[0].tolist() == [5, 2, 9, 6, 0, 3, 1, 8, 7, 4]
+    assert torch.equal(torch.get_rng_state(), before), "the user's random numbers were consumed"
+
+
+def test_shards_tile_the_whole() -> None:
+    whole = torch.arange(14).view(7, 2)
+    assert [data.shard(whole, 3, part).shape[0] for part in range(3)] == [3, 2, 2]
+    for parts in (1, 2, 3, 4, 7, 9):
+        assert torch.equal(torch.cat([data.shard(whole, parts, part) for part in range(parts)]), whole)
+    assert torch.equal(data.shard(whole, 2, 1, dim=1), whole[:, 1:])
+    assert data.shard(whole, 3, 1).data_ptr() == whole[3:].data_ptr()
+    for parts, index in ((3, 3), (3, -1), (0, 0)):
+        with pytest.raises(ValueError, match="index"):
+            data.shard(whole, parts, index)
+
+
+def test_arguments_that_make_no_sense() -> None:
+    for arguments in ({"count": -1}, {"epoch": -1}, {"size": 0}, {"seed": -1}):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            data.shuffled_batches(**{"count": 10, "epoch": 0, **arguments})
+
+
+def test_selected_images_keep_their_labels() -> None:
+    some = data.LabelledImages(torch.arange(24, dtype=torch.uint8).view(6, 1, 2, 2), torch.arange(6))
+    chosen = some.select(torch.tensor([4, 0, 4]))
+    assert chosen.labels.tolist() == [4, 0, 4] and chosen.images[:, 0, 0, 0].tolist() == [16, 0, 16]
