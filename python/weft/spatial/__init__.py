@@ -1,0 +1,10 @@
+"""Spatial parallelism: images and fields cut into tiles over a grid of ranks, and networks that compute on them."""
+
+from __future__ import annotations
+
+from . import elementwise, functional
+from .layers import *  # noqa: F403
+from .layers import __all__ as _layers
+from .tensor import DistTensor, Grid, Layout
+
+__all__ = ["DistTensor", "Grid", "Layout", "elementwise", "functional", *_layers]  # noqa: PLE0604
