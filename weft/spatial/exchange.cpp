@@ -167,6 +167,7 @@ Tensor shape_only_back(const Tensor& g, const HaloPlanPtr& plan, std::int64_t /*
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.class_<HaloPlan>("HaloPlan")
       .def("communicates", [](const HaloPlanPtr& self) { return self->communicates(); })
+      .def("dims", [](const HaloPlanPtr& self) { return static_cast<std::int64_t>(self->dims()); })
       .def("cells_sent", [](const HaloPlanPtr& self) { return self->list().cells_sent(); })
       .def("cells_received", [](const HaloPlanPtr& self) { return self->list().cells_received(); });
   m.def("halo_exchange(Tensor x, __torch__.torch.classes.weft.HaloPlan plan, float fill, int tag) -> Tensor");

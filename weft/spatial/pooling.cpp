@@ -36,6 +36,21 @@ std::vector<Window> windows_of(const DistTensor& x, const PoolingOptions& option
   return windows;
 }
 
+// A dilated window at an edge may step over all cells of a small field. torch then reads and writes beyond its memory.
+void require_cells(const std::vector<Window>& windows, const std::vector<std::int64_t>& shape) {
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const Window& w = windows[i];
+    for (std::int64_t o = 0; w.dilation > shape[i] && o < w.outputs(shape[i]); ++o) {
+      bool any = false;
+      for (std::int64_t j = 0; j < w.kernel; ++j) {
+        any = any || partition::Range{0, shape[i]}.contains(o * w.stride - w.padding_lo + j * w.dilation);
+      }
+      TORCH_CHECK_VALUE(any, "weft: max_pool window ", o, " in dimension ", i, " holds padding only: ", shape[i],
+                        " cells are too few for dilation ", w.dilation);
+    }
+  }
+}
+
 template <class Get>
 Sizes each(const std::vector<Window>& windows, Get&& get) {
   Sizes result;
@@ -115,6 +130,7 @@ Tensor averages(const Tensor& sum, const DistTensor& x, const Halo& halo, const 
 
 DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
   const auto windows = windows_of(x, options);
+  require_cells(windows, x.layout->shape());
   const Halo halo = halo_of(x.layout, windows);
   return pooled(x, halo, -std::numeric_limits<double>::infinity(),
                 [&](const Tensor& padded) { return largest(padded, windows, halo.native_padding); });

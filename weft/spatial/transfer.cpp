@@ -72,11 +72,12 @@ void fill_outside(Tensor& padded, const HaloPlan& plan, double fill) {
   }
 }
 
-// Whether one plain piece of the rank's own fills the whole tile.
-bool covers_tile(const HaloPlan& plan) {
-  const auto& own = plan.list().own;
-  return std::any_of(own.begin(), own.end(),
-                     [&](const Piece& piece) { return piece.plain() && piece.source == plan.owned(); });
+// The first plain piece of the rank's own that fills the whole tile, if any; around a circular border there may be two.
+const Piece* covering_piece(const HaloPlan& plan) {
+  for (const Piece& piece : plan.list().own) {
+    if (piece.plain() && piece.source == plan.owned()) return &piece;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -184,13 +185,14 @@ Tensor with_own_cells(const Tensor& x, const HaloPlan& plan, double fill) {
 
 Tensor with_own_gradients(const Tensor& g, const HaloPlan& plan) {
   Tensor tile = fresh(plan.sizes(g, plan.owned()), g);
-  const bool copied = covers_tile(plan);
-  if (!copied) tile.zero_();
-  for (const Piece& piece : plan.list().own) {  // the plain piece that covers the tile is copied, before all others
-    if (copied && piece.plain() && piece.source == plan.owned()) tile.copy_(region(g, piece.target, plan.needed()));
+  const Piece* const covering = covering_piece(plan);
+  if (covering != nullptr) {
+    tile.copy_(region(g, covering->target, plan.needed()));
+  } else {
+    tile.zero_();
   }
   for (const Piece& piece : plan.list().own) {
-    if (copied && piece.plain() && piece.source == plan.owned()) continue;
+    if (&piece == covering) continue;
     region(tile, piece.source, plan.owned()).add_(folded(region(g, piece.target, plan.needed()), piece));
   }
   return tile;

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from . import elementwise, functional
+from .flat import FlatTiles
 from .layers import *  # noqa: F403
 from .layers import __all__ as _layers
+from .parallel import SplitNetwork, parallelize
 from .tensor import DistTensor, Grid, Layout
 
-__all__ = ["DistTensor", "Grid", "Layout", "elementwise", "functional", *_layers]  # noqa: PLE0604
+__all__ = [
+    "DistTensor",
+    "FlatTiles",
+    "Grid",
+    "Layout",
+    "SplitNetwork",
+    "elementwise",
+    "functional",
+    "parallelize",
+    *_layers,
+]
