@@ -33,10 +33,12 @@ class ConvolutionNode final : public torch::autograd::Node {
     if (!gradients[0].defined()) return result;
     const Tensor padded = padded_.unpack();
     const Tensor weight = weight_.unpack();
+    // Where derivatives of this backward pass are wanted, the exchange must see a recorded gradient; and from then on
+    // this node's is not all of the padded tile's gradient, which depends on the recorded pass too.
+    if (c10::GradMode::is_enabled()) early_.reset();
     if (task_should_compute_output(0)) {
       result[0] = std::get<0>(backward(gradients[0], padded, weight, {true, false, false}));
-      // Where derivatives of this backward pass are wanted, the exchange must see a recorded gradient instead.
-      if (early_ && !c10::GradMode::is_enabled()) early_->begin(result[0]);
+      if (early_) early_->begin(result[0]);
     }
     const bool for_weight = task_should_compute_output(1);
     const bool for_bias = bias_sizes_ && task_should_compute_output(2);
