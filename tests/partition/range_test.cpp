@@ -4,23 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <stdexcept>
-#include <string>
+
+#include "tests/partition/invalid_argument.h"
 
 namespace weft::partition {
 namespace {
 
 using testing::ElementsAre;
-
-template <typename Function>
-std::string invalid_argument_text(Function function) {
-  try {
-    function();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no std::invalid_argument";
-}
 
 TEST(RangeTest, SizeEmptyContains) {
   const Range range{2, 5};

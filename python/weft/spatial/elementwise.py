@@ -1,0 +1,95 @@
+"""torch's functions that tiles can compute by themselves: elementwise ones, and those along dimensions that are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .tensor import HANDLERS, DistTensor, call
+
+UNARY = """relu relu_ sigmoid sigmoid_ tanh tanh_ exp log log1p expm1 sqrt rsqrt abs neg sin cos erf square reciprocal
+clamp clamp_ clamp_min clamp_max nan_to_num logit sign floor ceil round isnan isfinite logical_not""".split()
+BINARY = """add add_ sub sub_ mul mul_ div div_ pow maximum minimum rsub true_divide eq ne lt le gt ge where lerp
+__add__ __sub__ __mul__ __truediv__ __pow__ __radd__ __rsub__ __rmul__ __rtruediv__ __neg__ __iadd__ __isub__ __imul__
+__itruediv__ float double half bfloat16 to type_as contiguous clone""".split()
+ACTIVATIONS = """relu relu_ relu6 gelu silu elu elu_ selu celu leaky_relu leaky_relu_ hardtanh hardtanh_ hardswish
+hardsigmoid softplus softsign mish logsigmoid threshold tanhshrink softshrink hardshrink sigmoid tanh""".split()
+ALONG = "softmax log_softmax softmin".split()
+
+
+def reference(args: Sequence[Any]) -> DistTensor:
+    """The first operand in tiles: the others follow its layout."""
+    for arg in args:
+        if isinstance(arg, DistTensor):
+            return arg
+    raise TypeError("weft: expected a tensor in tiles")
+
+
+def aligned(arg: Any, like: DistTensor) -> Any:
+    """An operand as this rank's elementwise function needs it."""
+    if isinstance(arg, DistTensor):
+        if arg.layout.shape != like.layout.shape:
+            raise ValueError(f"weft: cannot combine tiles of {arg.layout.shape} and of {like.layout.shape}")
+        return arg.repartition(like.layout).local
+    if not isinstance(arg, Tensor) or arg.dim() == 0 and not arg.requires_grad:
+        return arg
+    tail = tuple(arg.shape[-like.layout.dims :]) if arg.dim() >= like.layout.dims else ()
+    if tail == like.layout.shape and any(n > 1 for n in tail):
+        return DistTensor.retile(arg, like.layout).local
+    if any(n > 1 for n in arg.shape[-like.layout.dims :]):
+        raise ValueError(f"weft: cannot combine a tensor of {tuple(arg.shape)} with tiles of {like.layout.shape}")
+    # One number for many cells, the same on all ranks: every tile has a part in its gradient.
+    return call(torch.ops.weft.share, [arg], like.layout.grid.id)[0]
+
+
+def elementwise(function: Callable[..., Any]) -> Callable[..., DistTensor]:
+    def apply(*args: Any, **kwargs: Any) -> DistTensor:
+        like = reference([*args, *kwargs.values()])
+        local = function(*(aligned(a, like) for a in args), **{k: aligned(v, like) for k, v in kwargs.items()})
+        return like.with_local(local)
+
+    return apply
+
+
+def along(function: Callable[..., Any]) -> Callable[..., DistTensor]:
+    """Functions with a ``dim``, which must not be cut."""
+
+    def apply(x: DistTensor, dim: int | None = None, *args: Any, **kwargs: Any) -> DistTensor:
+        if dim is None or x.tiled(dim):
+            name = getattr(function, "__name__", str(function))
+            raise NotImplementedError(f"weft: {name} along dimension {dim} of {x!r} would need all tiles")
+        return x.with_local(function(x.local, dim, *args, **kwargs))
+
+    return apply
+
+
+def concatenate(tensors: Sequence[Any], dim: int = 0, **kwargs: Any) -> DistTensor:
+    like = reference(tensors)
+    if like.tiled(kwargs.pop("axis", dim)):
+        raise NotImplementedError(f"weft: cat along dimension {dim} of {like!r}, which is cut into tiles")
+    return like.with_local(torch.cat([aligned(x, like) for x in tensors], dim))
+
+
+def register() -> None:
+    for name in UNARY + BINARY:
+        for owner in (torch, Tensor):
+            function = getattr(owner, name, None)
+            if callable(function):
+                HANDLERS[function] = elementwise(function)
+    for name in ACTIVATIONS:
+        function = getattr(F, name)
+        HANDLERS[function] = elementwise(function)
+    for name in ALONG:
+        for owner in (torch, Tensor, F):
+            function = getattr(owner, name, None)
+            if callable(function):
+                HANDLERS[function] = along(function)
+    for function in (torch.cat, torch.concat, torch.concatenate):
+        HANDLERS[function] = concatenate
+
+
+register()

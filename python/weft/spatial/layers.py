@@ -1,0 +1,300 @@
+"""torch.nn's layers for tensors in tiles: the same constructors, the same parameters, the same state_dict.
+
+Each takes a DistTensor; given a plain tensor, which every rank then holds whole, it does what torch's does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import functional as S
+from .tensor import DistTensor, Layout, call
+
+__all__ = """AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
+AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d ContrastNorm Conv1d Conv2d Conv3d
+ConvTranspose1d ConvTranspose2d ConvTranspose3d CrossEntropyLoss Dropout Dropout1d Dropout2d Dropout3d GroupNorm
+InstanceNorm1d InstanceNorm2d InstanceNorm3d L2Pool LPPool1d LPPool2d LPPool3d LayerNorm LocalDefilter LocalFilter
+MaxPool1d MaxPool2d MaxPool3d MSELoss TileLinear Upsample""".split()
+
+Tiles = DistTensor | Tensor
+
+
+class _Conv:
+    split_interior = False  # see functional.conv
+
+    def forward(self: Any, x: Tiles) -> Tiles:
+        if not isinstance(x, DistTensor):
+            return super().forward(x)  # type: ignore[misc]
+        geometry = (self.stride, self.padding, self.dilation, self.groups, self.padding_mode, self.split_interior)
+        return S.conv(x, self.weight, self.bias, *geometry)
+
+
+class Conv1d(_Conv, nn.Conv1d):
+    pass
+
+
+class Conv2d(_Conv, nn.Conv2d):
+    pass
+
+
+class Conv3d(_Conv, nn.Conv3d):
+    pass
+
+
+class _ConvTranspose:
+    def forward(self: Any, x: Tiles, output_size: Sequence[int] | None = None) -> Tiles:
+        if not isinstance(x, DistTensor):
+            return super().forward(x, output_size)  # type: ignore[misc]
+        padding = self.output_padding
+        if output_size is not None:
+            whole = torch.empty(x.shape, device="meta")
+            padding = self._output_padding(
+                whole, list(output_size), self.stride, self.padding, self.kernel_size, x.layout.dims, self.dilation
+            )
+        geometry = (self.stride, self.padding, padding, self.groups, self.dilation)
+        return S.conv_transpose(x, self.weight, self.bias, *geometry)
+
+
+class ConvTranspose1d(_ConvTranspose, nn.ConvTranspose1d):
+    pass
+
+
+class ConvTranspose2d(_ConvTranspose, nn.ConvTranspose2d):
+    pass
+
+
+class ConvTranspose3d(_ConvTranspose, nn.ConvTranspose3d):
+    pass
+
+
+# torch's pooling layers hand everything to functions that tensors in tiles know.
+MaxPool1d, MaxPool2d, MaxPool3d = nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d
+AvgPool1d, AvgPool2d, AvgPool3d = nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d
+LPPool1d, LPPool2d, LPPool3d = nn.LPPool1d, nn.LPPool2d, nn.LPPool3d
+AdaptiveAvgPool1d, AdaptiveAvgPool2d = nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d
+AdaptiveAvgPool3d, AdaptiveMaxPool1d = nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool1d
+AdaptiveMaxPool2d, AdaptiveMaxPool3d = nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d
+Upsample, GroupNorm, LayerNorm = nn.Upsample, nn.GroupNorm, nn.LayerNorm
+CrossEntropyLoss, MSELoss = nn.CrossEntropyLoss, nn.MSELoss
+
+
+class L2Pool(nn.Module):
+    """The root of the sum of squares in each window; its gradient at 0 is 0."""
+
+    def __init__(self, kernel_size: S.Size, stride: S.Size | None = None, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.ceil_mode = kernel_size, stride, ceil_mode
+
+    def forward(self, x: DistTensor) -> DistTensor:
+        return S.l2_pool(x, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class _BatchNorm:
+    def forward(self: Any, x: Tiles) -> Tiles:
+        if not isinstance(x, DistTensor):
+            return super().forward(x)  # type: ignore[misc]
+        average = 0.0 if self.momentum is None else self.momentum
+        counts = self.training and self.track_running_stats and self.num_batches_tracked is not None
+        if counts and x.device.type != "meta":
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                average = 1.0 / float(self.num_batches_tracked)
+        training = self.training or self.running_mean is None
+        tracked = not self.training or self.track_running_stats
+        running = (self.running_mean, self.running_var) if tracked else (None, None)
+        return S.batch_norm(x, *running, self.weight, self.bias, training, average, self.eps)
+
+
+class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
+    pass
+
+
+class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
+    pass
+
+
+class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
+    pass
+
+
+class _InstanceNorm:
+    def forward(self: Any, x: Tiles) -> Tiles:
+        if not isinstance(x, DistTensor):
+            return super().forward(x)  # type: ignore[misc]
+        if self.track_running_stats:
+            raise NotImplementedError("weft: instance normalisation of tiles does not track running statistics")
+        return S.group_norm(x, x.shape[1], self.weight, self.bias, self.eps)
+
+
+class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
+    pass
+
+
+class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
+    pass
+
+
+class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
+    pass
+
+
+class _Dropout:
+    """The same mask whatever the split, also of tensors that all ranks hold whole.
+
+    Masks follow from a seed, drawn by rank 0 from torch's generator at the first call, and the number of the call.
+    """
+
+    whole_channels = False
+    seed: int | None = None
+    calls = 0
+    comm: Any = None  # where plain tensors ask for the seed; parallelize sets it
+
+    def forward(self: Any, x: Any) -> Any:
+        if not self.training or self.p == 0:
+            return x
+        local = x if isinstance(x, Tensor) else x.local
+        if local.device.type == "meta":
+            return x
+        if self.seed is None:
+            self.draw_seed(self.comm if isinstance(x, Tensor) else x.layout.grid.id)
+        self.calls += 1
+        seed = self.seed + 7919 * self.calls
+        if isinstance(x, DistTensor):
+            return S.dropout(x, self.p, seed, self.whole_channels)
+        if not isinstance(x, Tensor):
+            return x.with_tiles(S.dropout(x.tiles, self.p, seed, self.whole_channels))
+        return call(torch.ops.weft.seeded_dropout, x, float(self.p), seed)
+
+    def draw_seed(self: Any, comm: int | None) -> None:
+        mine = torch.randint(2**60, (1,))
+        self.seed = int(mine if comm is None else call(torch.ops.weft.broadcast, mine, 0, comm))
+
+
+class Dropout(_Dropout, nn.Dropout):
+    pass
+
+
+class Dropout1d(_Dropout, nn.Dropout1d):
+    whole_channels = True
+
+
+class Dropout2d(_Dropout, nn.Dropout2d):
+    whole_channels = True
+
+
+class Dropout3d(_Dropout, nn.Dropout3d):
+    whole_channels = True
+
+
+class ContrastNorm(nn.Module):
+    """Local contrast normalisation over odd windows and all channels."""
+
+    def __init__(self, kernel_size: S.Size) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+
+    def forward(self, x: DistTensor) -> DistTensor:
+        return S.contrast_norm(x, self.kernel_size)
+
+
+def _tile_of_places(whole: Tensor, outputs: Layout) -> Tensor:
+    return whole[(slice(None), *outputs.tile())]
+
+
+class _Filter(nn.Module):
+    """Weights [channels out, outputs..., channels in, kernel...], of which a rank holds those of its tile.
+
+    They are drawn in full from torch's generator and then cut, so that a split run begins like an unsplit one when
+    all ranks have the same seed.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: S.Size,
+        inputs: Layout,
+        stride: S.Size = 1,
+        padding: S.Size = 0,
+    ) -> None:
+        super().__init__()
+        self.inputs, self.stride, self.padding = inputs, stride, padding
+        kernel = S.as_list(kernel_size) * (inputs.dims if len(S.as_list(kernel_size)) == 1 else 1)
+        handle = call(torch.ops.weft.local_filter_outputs, inputs.handle, kernel, S.as_list(stride), S.as_list(padding))
+        self.outputs = Layout.wrap(handle, inputs.grid)
+        whole = torch.empty(out_channels, *self.outputs.shape, in_channels, *kernel).uniform_(-1, 1)
+        self.weight = nn.Parameter(_tile_of_places(whole, self.outputs).contiguous())
+        self.normalize()
+
+    @torch.no_grad()
+    def normalize(self) -> None:
+        """Every filter to length 1."""
+        flat = self.weight.flatten(1 + self.inputs.dims)
+        self.weight.div_(flat.norm(dim=-1).clamp_min(1e-30)[(..., *[None] * (1 + self.inputs.dims))])
+
+
+class LocalFilter(_Filter):
+    """A filter of its own for every output."""
+
+    def forward(self, x: DistTensor) -> DistTensor:
+        return S.local_filter(x, self.weight, self.stride, self.padding)
+
+
+class LocalDefilter(_Filter):
+    """From a LocalFilter's outputs back to its inputs; ``tie`` shares the filter's weights."""
+
+    def tie(self, encoder: LocalFilter) -> LocalDefilter:
+        self.weight = encoder.weight
+        return self
+
+    def forward(self, y: DistTensor) -> DistTensor:
+        return S.local_defilter(y, self.weight, self.inputs, self.stride, self.padding)
+
+
+class TileLinear(nn.Module):
+    """Linear(flatten(x)) whose weights are cut like the field: this rank holds the columns of its tile.
+
+    ``state_dict`` has the rank's part; ``load_state_dict`` also takes the unsplit layer's weight, and ``whole_weight``
+    (collective) gives it.
+    """
+
+    def __init__(self, channels: int, layout: Layout, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        self.layout, self.channels, self.out_features = layout, channels, out_features
+        features = channels
+        for n in layout.shape:
+            features *= n
+        unsplit = nn.Linear(features, out_features, bias)
+        self.bias = unsplit.bias
+        self.weight = nn.Parameter(self.cut(unsplit.weight.detach()))
+
+    @classmethod
+    def of(cls, unsplit: nn.Linear, channels: int, layout: Layout) -> TileLinear:
+        self = cls.__new__(cls)
+        nn.Module.__init__(self)
+        self.layout, self.channels, self.out_features = layout, channels, unsplit.out_features
+        self.bias = unsplit.bias
+        self.weight = nn.Parameter(self.cut(unsplit.weight.detach()), unsplit.weight.requires_grad)
+        return self
+
+    def cut(self, whole: Tensor) -> Tensor:
+        field = whole.view(self.out_features, self.channels, *self.layout.shape)
+        return field[(slice(None), slice(None), *self.layout.tile())].clone()
+
+    def whole_weight(self) -> Tensor:
+        tiles = DistTensor(self.weight.detach(), self.layout)
+        return tiles.all_gather().flatten(1)
+
+    def forward(self, x: Any) -> Tensor:
+        tiles = x if isinstance(x, DistTensor) else x.tiles
+        return S.linear(tiles, self.weight, self.bias)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        weight = state_dict.get(prefix + "weight")
+        if weight is not None and weight.dim() == 2:
+            state_dict[prefix + "weight"] = self.cut(weight)
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,289 @@
+"""parallelize: an unmodified network, split over tiles of its input."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from ..mesh import Mesh
+from . import layers
+from .flat import FlatTiles
+from .tensor import DistTensor, Grid, Layout, call
+from .traffic import Traffic, TrafficWatch
+
+__all__ = ["SplitNetwork", "parallelize"]
+
+# Layers whose class decides; the others hand their tensors to functions that know tiles.
+_SWAPPED = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d BatchNorm3d
+InstanceNorm1d InstanceNorm2d InstanceNorm3d Dropout Dropout1d Dropout2d Dropout3d""".split()
+SWAPS: dict[type, type] = {getattr(nn, name): getattr(layers, name) for name in _SWAPPED}
+
+
+class Tiles(nn.Module):
+    """The entrance: a whole tensor that every rank holds, or this rank's tile, as a tensor in tiles."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.layout = layout
+
+    def forward(self, x: Tensor | DistTensor) -> DistTensor:
+        if isinstance(x, DistTensor):
+            return x.repartition(self.layout)
+        tail = tuple(x.shape[-self.layout.dims :])
+        if tail == self.layout.shape:
+            return DistTensor.tile_of(x, self.layout)
+        if tail == self.layout.tile_sizes():
+            return DistTensor(x, self.layout)
+        raise ValueError(
+            f"weft: this network was split for inputs of {self.layout.shape}; expected a tensor that ends in these "
+            f"sizes, or in those of this rank's tile, {self.layout.tile_sizes()}; got {tuple(x.shape)}"
+        )
+
+
+class Whole(nn.Module):
+    """Where tiles end: every rank goes on with the whole tensor."""
+
+    def forward(self, x: Any) -> Tensor:
+        return x.whole() if isinstance(x, DistTensor | FlatTiles) else x
+
+
+@dataclass
+class Row:
+    """What explain() tells of one step."""
+
+    name: str
+    kind: str
+    result: str
+    traffic: Traffic
+    weight_bytes: int
+    note: str
+
+
+class SplitNetwork(fx.GraphModule):
+    """A network on tiles. Its parameters have the names of the unsplit one's."""
+
+    rows: list[Row]
+    grid: Grid
+    keys: list[str]  # of the unsplit network's state, in its order
+
+    def explain(self) -> str:
+        """A table of layers, tiles and communication on this rank, for the batch given; rank 0 prints it."""
+        lines = [f"{'layer':28} {'kind':18} {'result':34} {'halo':>10} {'reduced':>10} {'gradients':>10}  note"]
+        for row in self.rows:
+            numbers = (row.traffic.halo_bytes, row.traffic.reduced_bytes, row.weight_bytes)
+            text = " ".join(f"{_readable(n):>10}" for n in numbers)
+            lines.append(f"{row.name:28} {row.kind:18} {row.result:34} {text}  {row.note}")
+        table = "\n".join(lines)
+        if self.grid.rank == 0:
+            print(table, flush=True)
+        return table
+
+    def whole_state_dict(self) -> dict[str, Tensor]:
+        """The state of the unsplit network, on every rank. Collective where a linear layer is split."""
+        state = dict(self.state_dict())
+        for name, module in self.named_modules():
+            if isinstance(module, layers.TileLinear):
+                state[f"{name}.weight"] = module.whole_weight()
+        return {key: state[key] for key in self.keys if key in state}
+
+
+def _readable(n: int) -> str:
+    if n == 0:
+        return "-"
+    return f"{n} B" if n < 10_000 else f"{n / 1024:.1f} KiB" if n < 10 << 20 else f"{n / 2**20:.1f} MiB"
+
+
+def parallelize(
+    net: nn.Module,
+    grid: Grid | Mesh | Sequence[int],
+    input_shape: Sequence[int],
+    smallest_tile: int = 1,
+    split_interior: bool = False,
+) -> SplitNetwork:
+    """``net`` with its input cut into tiles over ``grid``. Collective; rank 0's weights count.
+
+    ``input_shape`` is that of the whole input, [batch, channels, ...] or [channels, ...]; a later batch may be another.
+    Layers are swapped, not changed: parameters are those of ``net`` and keep their names. Where a tile would have fewer
+    cells than ``smallest_tile`` along a dimension that is cut, the tensor is gathered and every rank goes on alike. A
+    linear layer behind flatten is split by its inputs. Whatever cannot be split is refused by name.
+    """
+    tiles = _grid_of(grid)
+    dims = len(tiles.extents)
+    shape = list(input_shape)
+    if len(shape) == dims + 1:
+        shape.insert(0, 1)
+    if len(shape) != dims + 2:
+        raise ValueError(f"weft: a grid of {dims} dimensions expects an input [batch, channels, ...] of {dims + 2}")
+    network = _traced(net)
+    network.grid, network.keys = tiles, list(net.state_dict())
+    _swap_layers(network, tiles, split_interior)
+    layout = Layout(tiles, shape[2:])
+    _add_entrance(network, layout)
+    plan = _Propagation(network, smallest_tile).planned(torch.empty(shape, device="meta"))
+    _send_weights(network, tiles)
+    _apply(plan, network)
+    return network
+
+
+def _grid_of(grid: Grid | Mesh | Sequence[int]) -> Grid:
+    if isinstance(grid, Grid):
+        return grid
+    if isinstance(grid, Mesh):
+        axes = [name for name in ("depth", "height", "width") if name in grid.shape]
+        axes = axes if len(axes) < 3 or grid.shape["depth"] > 1 else axes[1:]
+        if not axes:
+            raise ValueError("weft: expected a mesh with axes height and width (and depth for volumes)")
+        return Grid(*(grid.shape[name] for name in axes), comm=grid.comm(*axes))
+    return Grid(*grid)
+
+
+def _traced(net: nn.Module) -> SplitNetwork:
+    try:
+        graph = fx.Tracer().trace(net)
+    except Exception as error:
+        raise NotImplementedError(
+            f"weft: parallelize cannot follow the forward function of {type(net).__name__} (torch.fx: {error}). "
+            "Control flow that depends on values cannot be split; use the layers of weft.spatial instead."
+        ) from error
+    return SplitNetwork(net, graph, "SplitNetwork")
+
+
+def _swap_layers(network: SplitNetwork, grid: Grid, split_interior: bool) -> None:
+    for name, module in list(network.named_modules()):
+        swap = SWAPS.get(type(module))
+        if swap is None:
+            continue
+        new = swap.__new__(swap)
+        new.__dict__.update(module.__dict__)
+        if issubclass(swap, layers._Conv):
+            new.split_interior = split_interior
+        if issubclass(swap, layers._Dropout):
+            new.comm = grid.id
+        network.set_submodule(name, new)
+
+
+def _add_entrance(network: SplitNetwork, layout: Layout) -> None:
+    entrances = [node for node in network.graph.nodes if node.op == "placeholder"]
+    if len(entrances) != 1:
+        names = ", ".join(node.name for node in entrances)
+        raise NotImplementedError(f"weft: parallelize expects a network with one input, this one has {names}")
+    network.add_module("_tiles", Tiles(layout))
+    with network.graph.inserting_after(entrances[0]):
+        entrance = network.graph.call_module("_tiles", (entrances[0],))
+    entrances[0].replace_all_uses_with(entrance, lambda user: user is not entrance)
+    network.recompile()
+
+
+class _Propagation(fx.Interpreter):
+    """Runs the network on tensors without data: tiles, traffic, and what has to be gathered or split."""
+
+    def __init__(self, network: SplitNetwork, smallest_tile: int) -> None:
+        without_data = copy.deepcopy(_Holder(network)).network.to("meta")
+        super().__init__(without_data)
+        self.smallest_tile = smallest_tile
+        self.rows: list[Row] = []
+        self.gathered: list[str] = []
+        self.linears: dict[str, tuple[int, Layout]] = {}
+
+    def planned(self, x: Tensor) -> _Propagation:
+        self.run(x)
+        return self
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            with torch.no_grad(), TrafficWatch() as watch:
+                result, note = self._result(n)
+        except Exception as error:
+            raise NotImplementedError(f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}") from error
+        if n.op in ("call_module", "call_function", "call_method"):
+            self.rows.append(self._row(n, result, watch.traffic, note))
+        return result
+
+    def _result(self, n: fx.Node) -> tuple[Any, str]:
+        module = self.fetch_attr(n.target) if n.op == "call_module" else None
+        if isinstance(module, nn.Linear):
+            x = self.fetch_args_kwargs_from_env(n)[0][0]
+            if isinstance(x, FlatTiles):
+                return self._split_linear(n, module, x), "weights split"
+            if isinstance(x, DistTensor):
+                raise NotImplementedError("a linear layer along a dimension of tiles; flatten first")
+        result = super().run_node(n)
+        if isinstance(result, DistTensor) and self._too_small(result.layout) and n.op != "output":
+            self.gathered.append(n.name)
+            return result.whole(), "gathered"
+        return result, "whole" if isinstance(result, Tensor) and n.op != "placeholder" else ""
+
+    def _split_linear(self, n: fx.Node, module: nn.Linear, x: FlatTiles) -> Tensor:
+        name, plan = str(n.target), (x.tiles.shape[1], x.layout)
+        if self.linears.setdefault(name, plan)[1] != x.layout:
+            raise NotImplementedError("a linear layer that is used on tiles of different sizes")
+        part = torch.empty(x.shape[0], module.out_features, device="meta", dtype=x.local.dtype)
+        return call(torch.ops.weft.all_reduce, part, "sum", x.layout.grid.id)
+
+    def _too_small(self, layout: Layout) -> bool:
+        cut = [i for i, extent in enumerate(layout.grid.extents) if extent > 1]
+        return any(min(layout.parts(i)) < self.smallest_tile for i in cut)
+
+    def _row(self, n: fx.Node, result: Any, traffic: Traffic, note: str) -> Row:
+        weights = 0
+        if n.op == "call_module" and note != "weights split" and isinstance(result, DistTensor):
+            weights = sum(p.numel() * p.element_size() for p in self.fetch_attr(n.target).parameters())
+        name = str(n.target) if n.op == "call_module" else n.name
+        return Row(name, _kind(self, n), _describe(result), traffic, weights, note)
+
+
+class _Holder(nn.Module):
+    """Lets deepcopy reach the network's weights but not its grid and layouts, which are not copied."""
+
+    def __init__(self, network: SplitNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Holder:
+        for module in self.network.modules():
+            for value in (getattr(module, "layout", None), getattr(module, "grid", None)):
+                if value is not None:
+                    memo[id(value)] = value
+        return _Holder(copy.deepcopy(self.network, memo))
+
+
+def _kind(interpreter: fx.Interpreter, n: fx.Node) -> str:
+    if n.op == "call_module":
+        return type(interpreter.fetch_attr(str(n.target))).__name__
+    return getattr(n.target, "__name__", str(n.target))
+
+
+def _describe(result: Any) -> str:
+    if isinstance(result, DistTensor | FlatTiles):
+        tile = "x".join(map(str, result.layout.tile_sizes()))
+        return f"{'x'.join(map(str, result.shape))}, tile {tile}"
+    return "x".join(map(str, result.shape)) if isinstance(result, Tensor) else str(result)
+
+
+def _apply(plan: _Propagation, network: SplitNetwork) -> None:
+    """Gathers and split linear layers, where the propagation found that they are needed."""
+    network.rows = plan.rows
+    for name, (channels, layout) in plan.linears.items():
+        linear = network.get_submodule(name)
+        assert isinstance(linear, nn.Linear)
+        network.set_submodule(name, layers.TileLinear.of(linear, channels, layout))
+    if plan.gathered:
+        network.add_module("_whole", Whole())
+    for node in list(network.graph.nodes):
+        if node.name in plan.gathered:
+            with network.graph.inserting_after(node):
+                whole = network.graph.call_module("_whole", (node,))
+            node.replace_all_uses_with(whole, lambda user, whole=whole: user is not whole)  # type: ignore[misc]
+    network.recompile()
+
+
+@torch.no_grad()
+def _send_weights(network: SplitNetwork, grid: Grid) -> None:
+    """Rank 0's to everybody."""
+    for tensor in [*network.parameters(), *network.buffers()]:
+        tensor.copy_(call(torch.ops.weft.broadcast, tensor, 0, grid.id))

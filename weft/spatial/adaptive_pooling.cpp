@@ -1,0 +1,114 @@
+#include "weft/spatial/adaptive_pooling.h"
+
+#include <ATen/ops/amax.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+
+#include <limits>
+#include <numeric>
+
+#include "weft/collective/all_reduce.h"
+#include "weft/spatial/exchange.h"
+#include "weft/spatial/halo.h"
+#include "weft/spatial/share.h"
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using partition::Range;
+
+constexpr std::int64_t kAdaptive = 12;  // first in the key of a cached route; see halo.cpp
+
+// The inputs of one output, as torch cuts them; neighbours may overlap.
+Range inputs_of(std::int64_t output, std::int64_t size, std::int64_t outputs) {
+  return {output * size / outputs, ((output + 1) * size + outputs - 1) / outputs};
+}
+
+Halo halo_for(const DistTensor& x, const std::vector<std::int64_t>& given) {
+  x.validate();
+  const auto shape = x.layout->shape();
+  const auto outputs = for_each_dim(given, x.dims(), "output_size");
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    TORCH_CHECK_VALUE(outputs[i] > 0 && shape[i] > 0, "weft: adaptive pooling expects cells and outputs in dimension ",
+                      i, ", got ", shape[i], " and ", outputs[i]);
+  }
+  return halo_by(
+      x.layout, outputs, {kAdaptive},
+      [&](std::size_t i, const Range& range) {
+        return Range{inputs_of(range.begin, shape[i], outputs[i]).begin,
+                     inputs_of(range.end - 1, shape[i], outputs[i]).end};
+      },
+      partition::Border::kZeros);
+}
+
+// Pools one dimension after the other: `reduce` gets the slice of each output.
+template <class Reduce>
+DistTensor adaptive(const DistTensor& x, const std::vector<std::int64_t>& outputs, Reduce&& reduce) {
+  const Halo halo = halo_for(x, outputs);
+  Tensor y = halo_exchange(x.local, halo.plan);
+  const auto tile = halo.outputs->tile();
+  const auto shape = x.layout->shape();
+  const auto totals = halo.outputs->shape();
+  for (std::size_t i = 0; i < x.dims() && !tile.empty(); ++i) {
+    const std::int64_t dim = x.leading() + static_cast<std::int64_t>(i);
+    std::vector<Tensor> slices;
+    for (std::int64_t o = tile.ranges[i].begin; o < tile.ranges[i].end; ++o) {
+      const Range inputs = inputs_of(o, shape[i], totals[i]);
+      slices.push_back(reduce(y.narrow(dim, inputs.begin - halo.plan->needed().ranges[i].begin, inputs.size()), dim));
+    }
+    y = at::stack(slices, dim);
+  }
+  if (!tile.empty()) return {y, halo.outputs};
+  auto sizes = y.sizes().vec();
+  for (std::size_t i = 0; i < x.dims(); ++i) {
+    sizes[static_cast<std::size_t>(x.leading()) + i] = tile.ranges[i].size();
+  }
+  return {nothing_like(y, sizes), halo.outputs};
+}
+
+std::vector<std::int64_t> tiled_dims(const DistTensor& x) {
+  std::vector<std::int64_t> dims(x.dims());
+  std::iota(dims.begin(), dims.end(), x.leading());
+  return dims;
+}
+
+std::int64_t cells(const DistTensor& x) {
+  x.validate();
+  const std::int64_t count = c10::multiply_integers(x.layout->shape());
+  TORCH_CHECK_VALUE(count > 0, "weft: expected a field with cells to pool over, got ",
+                    at::IntArrayRef(x.layout->shape()));
+  return count;
+}
+
+}  // namespace
+
+DistTensor adaptive_average_pool(const DistTensor& x, const std::vector<std::int64_t>& outputs) {
+  return adaptive(x, outputs, [](const Tensor& slice, std::int64_t dim) { return slice.mean(dim); });
+}
+
+DistTensor adaptive_max_pool(const DistTensor& x, const std::vector<std::int64_t>& outputs) {
+  return adaptive(x, outputs, [](const Tensor& slice, std::int64_t dim) { return std::get<0>(at::max(slice, dim)); });
+}
+
+Tensor global_average_pool(const DistTensor& x) {
+  const std::int64_t count = cells(x);
+  const Tensor sum = x.local.sum(tiled_dims(x), /*keepdim=*/true);
+  return counted_once(collective::all_reduce(sum, x.layout->comm()).div(count), x.layout->comm());
+}
+
+Tensor global_max_pool(const DistTensor& x) {
+  (void)cells(x);
+  auto sizes = x.local.sizes().slice(0, static_cast<std::size_t>(x.leading())).vec();
+  sizes.resize(sizes.size() + x.dims(), 1);
+  const Tensor largest =
+      x.layout->tile().empty()
+          ? at::full(sizes, -std::numeric_limits<double>::infinity(), x.local.options()).set_requires_grad(false)
+          : at::amax(x.local, tiled_dims(x), /*keepdim=*/true);
+  return counted_once(collective::all_reduce(largest, x.layout->comm(), mpi::ReduceOp::kMax), x.layout->comm());
+}
+
+}  // namespace weft::spatial

@@ -1,0 +1,144 @@
+#include "weft/spatial/dist_tensor.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+
+#include "weft/collective/broadcast.h"
+#include "weft/collective/tensor.h"
+#include "weft/spatial/exchange.h"
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using partition::Border;
+using partition::Box;
+
+// What a cached route is for; first in its key.
+enum class Purpose : std::int64_t { kRepartition = 1, kAllGather = 2, kGather = 3, kScatter = 4 };
+
+HaloPlanPtr plan_between(const LayoutPtr& layout, Purpose purpose, std::vector<std::int64_t> key,
+                         const std::vector<Box>& owned, const std::vector<Box>& needed) {
+  key.insert(key.begin(), static_cast<std::int64_t>(purpose));
+  const auto mine = layout->key();
+  key.insert(key.end(), mine.begin(), mine.end());
+  return layout->grid()
+      ->route(key,
+              [&] {
+                partition::Geometry geometry{owned, needed, layout->shape(),
+                                             std::vector<Border>(layout->dims(), Border::kZeros)};
+                return Route{c10::make_intrusive<HaloPlan>(layout->comm(), std::move(geometry)), layout->tiling()};
+              })
+      .plan;
+}
+
+// The whole field on `root`, nothing elsewhere.
+std::vector<Box> all_on(std::int64_t root, const LayoutPtr& layout) {
+  collective::require_rank(root, layout->comm()->size(), "root");
+  const std::vector<std::int64_t> nothing(layout->dims(), 0);
+  std::vector<Box> boxes(static_cast<std::size_t>(layout->grid()->size()), Box::whole(nothing));
+  boxes[static_cast<std::size_t>(root)] = Box::whole(layout->shape());
+  return boxes;
+}
+
+// Leading sizes and type of the root's tensor: [number of leading sizes, type, sizes...].
+Tensor told_shape(const std::optional<Tensor>& whole, const LayoutPtr& layout, std::int64_t root) {
+  constexpr std::int64_t kRoom = 18;
+  Tensor facts = at::empty({kRoom}, at::kLong).zero_();
+  if (layout->comm()->rank() == root && whole && whole->defined()) {
+    auto* fact = facts.mutable_data_ptr<std::int64_t>();
+    fact[0] = whole->dim() - static_cast<std::int64_t>(layout->dims());
+    fact[1] = static_cast<std::int64_t>(whole->scalar_type());
+    for (std::int64_t i = 0; i < fact[0] && i + 2 < kRoom; ++i) fact[i + 2] = whole->size(i);
+    const auto cells = whole->sizes().slice(static_cast<std::size_t>(std::max<std::int64_t>(fact[0], 0)));
+    if (cells != at::IntArrayRef(layout->shape()) || fact[0] + 2 > kRoom) fact[0] = -1;
+  } else {
+    facts.fill_(-2);
+  }
+  return collective::broadcast(facts, layout->comm(), root);
+}
+
+Tensor held_whole(const std::optional<Tensor>& whole, const LayoutPtr& layout, std::int64_t root) {
+  const Tensor facts = told_shape(whole, layout, root);
+  const auto* fact = facts.const_data_ptr<std::int64_t>();
+  TORCH_CHECK_VALUE(fact[0] >= 0, "weft: scatter expects, on rank ", root, ", a tensor whose last sizes are ",
+                    at::IntArrayRef(layout->shape()), fact[0] == -2 ? "; it has none" : "; its sizes do not fit");
+  if (layout->comm()->rank() == root) return *whole;
+  std::vector<std::int64_t> sizes(fact + 2, fact + 2 + fact[0]);
+  sizes.resize(sizes.size() + layout->dims(), 0);
+  return at::empty(sizes, static_cast<at::ScalarType>(fact[1]));
+}
+
+}  // namespace
+
+LayoutPtr Layout::balanced(const RankGridPtr& grid, const std::vector<std::int64_t>& shape) {
+  return c10::make_intrusive<Layout>(grid, partition::Tiling::balanced(grid->grid(), shape));
+}
+
+std::vector<std::int64_t> Layout::key() const {
+  std::vector<std::int64_t> result;
+  for (const auto& cuts : tiling_.cuts()) {
+    const auto sizes = cuts.sizes();
+    result.insert(result.end(), sizes.begin(), sizes.end());
+  }
+  return result;
+}
+
+std::vector<std::int64_t> DistTensor::sizes() const {
+  auto result = local.sizes().slice(0, static_cast<std::size_t>(leading())).vec();
+  const auto shape = layout->shape();
+  result.insert(result.end(), shape.begin(), shape.end());
+  return result;
+}
+
+void DistTensor::validate() const {
+  const auto tile = layout->tile().sizes();
+  TORCH_CHECK_VALUE(local.defined() && leading() >= 0 &&
+                        local.sizes().slice(static_cast<std::size_t>(leading())) == at::IntArrayRef(tile),
+                    "weft: rank ", layout->comm()->rank(), " holds ", layout->tile().describe(), " of ",
+                    at::IntArrayRef(layout->shape()), ", so its tensor must end in sizes ", at::IntArrayRef(tile),
+                    "; got ", local.defined() ? local.sizes() : at::IntArrayRef());
+}
+
+DistTensor tile_of(const Tensor& whole, const LayoutPtr& layout) {
+  const auto dims = static_cast<std::int64_t>(layout->dims());
+  TORCH_CHECK_VALUE(whole.dim() >= dims && whole.sizes().slice(static_cast<std::size_t>(whole.dim() - dims)) ==
+                                               at::IntArrayRef(layout->shape()),
+                    "weft: expected a tensor whose last sizes are ", at::IntArrayRef(layout->shape()), ", got ",
+                    whole.sizes());
+  Tensor local = whole;
+  const Box tile = layout->tile();
+  for (std::int64_t i = 0; i < dims; ++i) {
+    const auto range = tile.ranges[static_cast<std::size_t>(i)];
+    local = local.narrow(whole.dim() - dims + i, range.begin, range.size());
+  }
+  return {local.contiguous(), layout};
+}
+
+DistTensor scatter(const std::optional<Tensor>& whole, const LayoutPtr& layout, std::int64_t root) {
+  const auto plan = plan_between(layout, Purpose::kScatter, {root}, all_on(root, layout), layout->tiling().tiles());
+  return {halo_exchange(held_whole(whole, layout, root), plan), layout};
+}
+
+Tensor all_gather(const DistTensor& x) {
+  const std::vector<Box> everything(static_cast<std::size_t>(x.layout->grid()->size()), Box::whole(x.layout->shape()));
+  return halo_exchange(x.local,
+                       plan_between(x.layout, Purpose::kAllGather, {}, x.layout->tiling().tiles(), everything));
+}
+
+Tensor gather(const DistTensor& x, std::int64_t root) {
+  return halo_exchange(
+      x.local, plan_between(x.layout, Purpose::kGather, {root}, x.layout->tiling().tiles(), all_on(root, x.layout)));
+}
+
+DistTensor repartition(const DistTensor& x, const LayoutPtr& layout) {
+  TORCH_CHECK_VALUE(x.layout->shape() == layout->shape() && x.layout->comm() == layout->comm(),
+                    "weft: repartition expects a layout of the same field on the same ranks, ",
+                    at::IntArrayRef(x.layout->shape()), ", got ", at::IntArrayRef(layout->shape()));
+  return {halo_exchange(x.local, plan_between(x.layout, Purpose::kRepartition, layout->key(),
+                                              x.layout->tiling().tiles(), layout->tiling().tiles())),
+          layout};
+}
+
+}  // namespace weft::spatial

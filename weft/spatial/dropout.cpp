@@ -1,0 +1,79 @@
+#include "weft/spatial/dropout.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using partition::Box;
+using Sizes = std::vector<std::int64_t>;
+
+// A random number for a counter: SplitMix64's finaliser, twice, so that neighbouring counters and seeds share nothing.
+std::uint64_t scramble(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+class Coin {
+ public:
+  Coin(double p, std::int64_t seed)
+      : key_(scramble(static_cast<std::uint64_t>(seed) + 0x9e3779b97f4a7c15)),
+        threshold_(static_cast<std::uint64_t>(std::ldexp(p, 53))) {}
+  [[nodiscard]] bool drops(std::int64_t counter) const {
+    return (scramble(scramble(static_cast<std::uint64_t>(counter) + key_) ^ key_) >> 11) < threshold_;
+  }
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t threshold_;
+};
+
+// Counters are the linear indices of the whole tensor [leading, shape...].
+void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shape, const Coin& coin, double kept) {
+  const std::int64_t cells = c10::multiply_integers(shape);
+  const std::size_t dims = shape.size();
+  Sizes at(dims);
+  for (std::int64_t lead = 0; lead < leading; ++lead) {
+    for (std::size_t i = 0; i < dims; ++i) at[i] = tile.ranges[i].begin;
+    for (std::int64_t cell = 0; cell < tile.volume(); ++cell) {
+      std::int64_t index = 0;
+      for (std::size_t i = 0; i < dims; ++i) index = index * shape[i] + at[i];
+      *mask++ = coin.drops(lead * cells + index) ? 0 : kept;
+      for (std::size_t i = dims; i-- > 0;) {  // the next cell
+        if (++at[i] < tile.ranges[i].end) break;
+        at[i] = tile.ranges[i].begin;
+      }
+    }
+  }
+}
+
+Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, double p, std::int64_t seed, std::size_t whole) {
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "weft: expected a dropout probability in [0, 1], got ", p);
+  if (p == 0 || x.is_meta()) return x;
+  Sizes sizes = x.sizes().vec();
+  for (std::size_t i = sizes.size() - whole; i < sizes.size(); ++i) sizes[i] = 1;
+  Tensor mask = at::empty(sizes, at::kDouble);
+  const Box part = whole > 0 ? Box::whole(Sizes(whole, 1)) : tile;
+  const Sizes field = whole > 0 ? Sizes(whole, 1) : shape;
+  const std::int64_t leading = c10::multiply_integers(at::IntArrayRef(sizes).slice(0, sizes.size() - part.dims()));
+  toss(mask.mutable_data_ptr<double>(), leading, part, field, Coin(p, seed), p < 1 ? 1 / (1 - p) : 0);
+  return x.mul(mask.to(x.options()));
+}
+
+}  // namespace
+
+DistTensor dropout(const DistTensor& x, double p, std::int64_t seed, bool whole_channels) {
+  x.validate();
+  return {masked(x.local, x.layout->tile(), x.layout->shape(), p, seed, whole_channels ? x.dims() : 0), x.layout};
+}
+
+Tensor dropout(const Tensor& x, double p, std::int64_t seed) {
+  return masked(x, Box::whole(x.sizes().vec()), x.sizes().vec(), p, seed, 0);
+}
+
+}  // namespace weft::spatial

@@ -1,0 +1,104 @@
+#include "weft/spatial/halo.h"
+
+#include <c10/util/Exception.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace weft::spatial {
+namespace {
+
+using partition::Border;
+using partition::Range;
+using partition::TransposedWindow;
+using partition::Window;
+
+// First in the key of a cached route; dist_tensor.cpp has 1 to 4.
+constexpr std::int64_t kWindows = 10;
+constexpr std::int64_t kTransposedWindows = 11;
+
+std::vector<std::int64_t> outputs_of(const std::vector<std::int64_t>& shape, const std::vector<Window>& windows) {
+  std::vector<std::int64_t> outputs;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    windows[i].validate();
+    outputs.push_back(windows[i].outputs(shape[i]));
+    if (outputs.back() > 0) continue;
+    throw std::invalid_argument("weft: a window that reaches over " + std::to_string(windows[i].reach()) +
+                                " cells does not fit into " + std::to_string(shape[i]) + " cells with padding " +
+                                std::to_string(windows[i].padding_lo) + " and " +
+                                std::to_string(windows[i].padding_hi) + " (dimension " + std::to_string(i) + ")");
+  }
+  return outputs;
+}
+
+// In a dimension that is not cut, plain padding is the kernel's own business: nobody needs to copy for it.
+bool pads_natively(const LayoutPtr& inputs, std::size_t dim, const Window& window, Border border) {
+  return inputs->tiling().grid().extents()[dim] == 1 && border == Border::kZeros && !window.ceil_mode &&
+         window.padding_lo == window.padding_hi;
+}
+
+std::vector<std::int64_t> key_of(const std::vector<Window>& windows) {
+  std::vector<std::int64_t> key{kWindows};
+  for (const Window& w : windows) {
+    key.insert(key.end(), {w.kernel, w.stride, w.padding_lo, w.padding_hi, w.dilation, w.ceil_mode ? 1 : 0});
+  }
+  return key;
+}
+
+}  // namespace
+
+partition::Tiling tile_outputs(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs) {
+  std::vector<partition::Cuts> cuts;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    cuts.push_back(partition::cut_outputs(inputs->tiling().cuts()[i], outputs[i]));
+  }
+  return {inputs->tiling().grid(), std::move(cuts)};
+}
+
+HaloPlanPtr plan_for(const LayoutPtr& inputs, const partition::Tiling& /*outputs*/,
+                     const std::vector<partition::Box>& needed, Border border) {
+  partition::Geometry geometry{inputs->tiling().tiles(), needed, inputs->shape(),
+                               std::vector<Border>(inputs->dims(), border)};
+  return c10::make_intrusive<HaloPlan>(inputs->comm(), std::move(geometry));
+}
+
+Halo halo_of(const LayoutPtr& inputs, const std::vector<Window>& windows, Border border) {
+  const auto shape = inputs->shape();
+  const auto needed = [&](std::size_t i, const Range& outputs) {
+    return pads_natively(inputs, i, windows[i], border) ? Range{0, shape[i]} : windows[i].needed(outputs);
+  };
+  Halo halo = halo_by(inputs, outputs_of(shape, windows), key_of(windows), needed, border);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    if (pads_natively(inputs, i, windows[i], border)) halo.native_padding[i] = windows[i].padding_lo;
+  }
+  return halo;
+}
+
+Halo halo_of(const LayoutPtr& inputs, const std::vector<TransposedWindow>& windows) {
+  const auto shape = inputs->shape();
+  std::vector<std::int64_t> outputs;
+  std::vector<std::int64_t> key{kTransposedWindows};
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const TransposedWindow& w = windows[i];
+    w.validate();
+    outputs.push_back(w.outputs(shape[i]));
+    TORCH_CHECK_VALUE(outputs.back() > 0, "weft: a transposed window of ", shape[i],
+                      " cells would have no outputs in dimension ", i);
+    key.insert(key.end(), {w.kernel, w.stride, w.padding, w.output_padding, w.dilation});
+  }
+  return halo_by(
+      inputs, outputs, key, [&](std::size_t i, const Range& range) { return windows[i].needed(range, shape[i]); },
+      Border::kZeros);
+}
+
+at::Tensor nothing_like(const at::Tensor& x, at::IntArrayRef sizes) {
+  return x.reshape({-1}).narrow(0, 0, 0).view(sizes);
+}
+
+std::vector<std::int64_t> for_each_dim(at::IntArrayRef given, std::size_t dims, const char* what) {
+  if (given.size() == 1) return std::vector<std::int64_t>(dims, given[0]);
+  TORCH_CHECK_VALUE(given.size() == dims, "weft: expected one or ", dims, " values for ", what, ", got ", given);
+  return given.vec();
+}
+
+}  // namespace weft::spatial

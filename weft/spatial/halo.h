@@ -1,0 +1,67 @@
+// The halo of a windowed layer: which plan brings its inputs, how its outputs are tiled, what padding is left to torch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "weft/partition/window.h"
+#include "weft/spatial/dist_tensor.h"
+
+namespace weft::spatial {
+
+struct Halo {
+  HaloPlanPtr plan;
+  LayoutPtr outputs;
+  // By dimension. Where the field is not cut and the padding is plain, the layer's own kernel pads for free.
+  std::vector<std::int64_t> native_padding;
+};
+
+// Throws std::invalid_argument where a window does not fit into the padded field.
+[[nodiscard]] Halo halo_of(const LayoutPtr& inputs, const std::vector<partition::Window>& windows,
+                           partition::Border border = partition::Border::kZeros);
+
+// The inputs that a transposed window needs.
+[[nodiscard]] Halo halo_of(const LayoutPtr& inputs, const std::vector<partition::TransposedWindow>& windows);
+
+// Any boxes, for layers whose windows are irregular: `needed` gives the inputs of an output range in a dimension.
+template <class Needed>
+[[nodiscard]] Halo halo_by(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs,
+                           std::vector<std::int64_t> key, Needed&& needed, partition::Border border);
+
+// An empty result of the shape that a layer has here, still depending on `x`.
+[[nodiscard]] at::Tensor nothing_like(const at::Tensor& x, at::IntArrayRef sizes);
+
+// One value for each of `dims` dimensions, from one or from as many. Throws (TORCH_CHECK) naming `what`.
+[[nodiscard]] std::vector<std::int64_t> for_each_dim(at::IntArrayRef given, std::size_t dims, const char* what);
+
+// Implementation
+
+[[nodiscard]] partition::Tiling tile_outputs(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs);
+[[nodiscard]] HaloPlanPtr plan_for(const LayoutPtr& inputs, const partition::Tiling& outputs,
+                                   const std::vector<partition::Box>& needed, partition::Border border);
+
+template <class Needed>
+Halo halo_by(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs, std::vector<std::int64_t> key,
+             Needed&& needed, partition::Border border) {
+  key.push_back(static_cast<std::int64_t>(border));
+  key.insert(key.end(), outputs.begin(), outputs.end());
+  const auto layout_key = inputs->key();
+  key.insert(key.end(), layout_key.begin(), layout_key.end());
+  const Route& route = inputs->grid()->route(key, [&] {
+    const partition::Tiling tiling = tile_outputs(inputs, outputs);
+    std::vector<partition::Box> boxes;
+    for (const partition::Box& tile : tiling.tiles()) {
+      partition::Box box;
+      for (std::size_t i = 0; i < tile.dims(); ++i) {
+        // A tile without cells needs none in any dimension.
+        box.ranges.push_back(tile.empty() ? partition::Range{} : needed(i, tile.ranges[i]));
+      }
+      boxes.push_back(std::move(box));
+    }
+    return Route{plan_for(inputs, tiling, boxes, border), tiling};
+  });
+  return {route.plan, c10::make_intrusive<Layout>(inputs->grid(), route.outputs),
+          std::vector<std::int64_t>(inputs->dims(), 0)};
+}
+
+}  // namespace weft::spatial

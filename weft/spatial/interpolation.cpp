@@ -1,0 +1,152 @@
+#include "weft/spatial/interpolation.h"
+
+#include <ATen/ops/lerp.h>
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+
+#include "weft/spatial/exchange.h"
+#include "weft/spatial/halo.h"
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using partition::Range;
+
+constexpr std::int64_t kInterpolate = 13;  // first in the key of a cached route; see halo.cpp
+
+// Source positions along one dimension, by the geometry of the whole field, in the precision that torch uses for the
+// type: a nearest neighbour must not depend on it.
+template <class Real>
+class Axis {
+ public:
+  Axis(std::int64_t size, std::int64_t outputs, Resampling mode, bool align_corners, std::optional<double> scale)
+      : size_(size), mode_(mode), align_corners_(align_corners && mode == Resampling::kLinear) {
+    if (align_corners_) {
+      step_ = outputs > 1 ? static_cast<Real>(size - 1) / static_cast<Real>(outputs - 1) : Real{0};
+    } else {
+      step_ =
+          scale && *scale > 0 ? static_cast<Real>(1.0 / *scale) : static_cast<Real>(size) / static_cast<Real>(outputs);
+    }
+  }
+
+  // The cell below the position, and how far the position lies above it.
+  [[nodiscard]] std::pair<std::int64_t, double> at(std::int64_t output) const {
+    const Real o = static_cast<Real>(output);
+    if (mode_ == Resampling::kNearest) return {last_at_most(std::floor(o * step_)), 0};
+    if (mode_ == Resampling::kNearestExact) return {last_at_most(std::floor((o + Real(0.5)) * step_)), 0};
+    const Real position = align_corners_ ? o * step_ : std::max(step_ * (o + Real(0.5)) - Real(0.5), Real{0});
+    const std::int64_t below = last_at_most(std::floor(position));
+    return {below, std::min<double>(static_cast<double>(position - static_cast<Real>(below)), 1)};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t last_at_most(Real cell) const {
+    return std::min(static_cast<std::int64_t>(cell), size_ - 1);
+  }
+
+  std::int64_t size_;
+  Resampling mode_;
+  bool align_corners_;
+  Real step_;
+};
+
+// The two cells that each output of a range is made of, and the weight of the upper one.
+struct Taps {
+  std::vector<std::int64_t> below;
+  std::vector<std::int64_t> above;
+  std::vector<double> weight;
+
+  [[nodiscard]] Range needed() const { return {below.front(), above.back() + 1}; }
+};
+
+struct Resampler {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> outputs;
+  Resampling mode;
+  bool align_corners;
+  std::optional<std::vector<double>> scales;
+  bool wide;
+
+  [[nodiscard]] Taps taps(std::size_t i, const Range& range) const {
+    return wide ? taps_in<double>(i, range) : taps_in<float>(i, range);
+  }
+
+  template <class Real>
+  [[nodiscard]] Taps taps_in(std::size_t i, const Range& range) const {
+    const Axis<Real> axis(shape[i], outputs[i], mode, align_corners,
+                          scales ? std::optional<double>((*scales)[i]) : std::nullopt);
+    Taps taps;
+    for (std::int64_t o = range.begin; o < range.end; ++o) {
+      const auto [below, weight] = axis.at(o);
+      taps.below.push_back(below);
+      taps.above.push_back(mode == Resampling::kLinear ? std::min(below + 1, shape[i] - 1) : below);
+      taps.weight.push_back(weight);
+    }
+    return taps;
+  }
+};
+
+Tensor indices(const std::vector<std::int64_t>& cells, std::int64_t first, const Tensor& like) {
+  return at::tensor(at::IntArrayRef(cells), at::kLong).sub(first).to(like.device());
+}
+
+Tensor resampled(const Tensor& x, std::int64_t dim, const Taps& taps, std::int64_t first, bool linear) {
+  const Tensor below = x.index_select(dim, indices(taps.below, first, x));
+  if (!linear) return below;
+  std::vector<std::int64_t> view(static_cast<std::size_t>(x.dim()), 1);
+  view[static_cast<std::size_t>(dim)] = -1;
+  const Tensor weight = at::tensor(at::ArrayRef<double>(taps.weight), at::kDouble).to(x.options()).view(view);
+  return at::lerp(below, x.index_select(dim, indices(taps.above, first, x)), weight);
+}
+
+std::vector<std::int64_t> key_of(const Resampler& resampler) {
+  std::vector<std::int64_t> key{kInterpolate, static_cast<std::int64_t>(resampler.mode),
+                                resampler.align_corners ? 1 : 0, resampler.wide ? 1 : 0};
+  for (const double scale : resampler.scales.value_or(std::vector<double>())) {
+    key.push_back(static_cast<std::int64_t>(std::llround(scale * (1 << 20))));
+  }
+  return key;
+}
+
+}  // namespace
+
+Resampling parse_resampling(std::string_view name) {
+  if (name == "nearest") return Resampling::kNearest;
+  if (name == "nearest-exact") return Resampling::kNearestExact;
+  if (name == "linear" || name == "bilinear" || name == "trilinear") return Resampling::kLinear;
+  TORCH_CHECK_VALUE(false,
+                    "weft: interpolation of tiles knows nearest, nearest-exact, linear, bilinear and trilinear, ",
+                    "got '", name, "'");
+}
+
+DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& outputs, Resampling mode,
+                       bool align_corners, const std::optional<std::vector<double>>& scales) {
+  x.validate();
+  const auto sizes = for_each_dim(outputs, x.dims(), "size");
+  const auto shape = x.layout->shape();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    TORCH_CHECK_VALUE(sizes[i] > 0 && shape[i] > 0, "weft: interpolate expects cells to begin and to end with, got ",
+                      shape[i], " and ", sizes[i], " in dimension ", i);
+  }
+  TORCH_CHECK_VALUE(!scales || scales->size() == x.dims(), "weft: expected a scale for each of ", x.dims(),
+                    " dimensions");
+  const Resampler resampler{shape, sizes, mode, align_corners, scales, x.local.scalar_type() == at::kDouble};
+  const Halo halo = halo_by(
+      x.layout, sizes, key_of(resampler),
+      [&](std::size_t i, const Range& range) { return resampler.taps(i, range).needed(); }, partition::Border::kZeros);
+  Tensor y = halo_exchange(x.local, halo.plan);
+  const auto tile = halo.outputs->tile();
+  for (std::size_t i = 0; i < x.dims() && !tile.empty(); ++i) {
+    y = resampled(y, x.leading() + static_cast<std::int64_t>(i), resampler.taps(i, tile.ranges[i]),
+                  halo.plan->needed().ranges[i].begin, mode == Resampling::kLinear);
+  }
+  if (!tile.empty()) return {y, halo.outputs};
+  auto empty = y.sizes().vec();
+  for (std::size_t i = 0; i < x.dims(); ++i) empty[static_cast<std::size_t>(x.leading()) + i] = tile.ranges[i].size();
+  return {nothing_like(y, empty), halo.outputs};
+}
+
+}  // namespace weft::spatial

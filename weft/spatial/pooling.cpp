@@ -1,0 +1,156 @@
+#include "weft/spatial/pooling.h"
+
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool3d.h>
+#include <ATen/ops/max_pool1d.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/max_pool3d.h>
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+
+#include <limits>
+
+#include "weft/spatial/exchange.h"
+#include "weft/spatial/halo.h"
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using partition::Window;
+using Sizes = std::vector<std::int64_t>;
+
+std::vector<Window> windows_of(const DistTensor& x, const PoolingOptions& options) {
+  x.validate();
+  const std::size_t dims = x.dims();
+  const Sizes kernel = for_each_dim(options.kernel, dims, "kernel_size");
+  const Sizes stride = options.stride.empty() ? kernel : for_each_dim(options.stride, dims, "stride");
+  const Sizes padding = for_each_dim(options.padding, dims, "padding");
+  const Sizes dilation = for_each_dim(options.dilation, dims, "dilation");
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < dims; ++i) {
+    TORCH_CHECK_VALUE(2 * padding[i] <= kernel[i], "weft: expected padding of at most half the kernel size ", kernel[i],
+                      ", got ", padding[i]);
+    windows.push_back({kernel[i], stride[i], padding[i], padding[i], dilation[i], options.ceil_mode});
+  }
+  return windows;
+}
+
+// A dilated window at an edge may step over all cells of a small field. torch then reads and writes beyond its memory.
+void require_cells(const std::vector<Window>& windows, const std::vector<std::int64_t>& shape) {
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const Window& w = windows[i];
+    for (std::int64_t o = 0; w.dilation > shape[i] && o < w.outputs(shape[i]); ++o) {
+      bool any = false;
+      for (std::int64_t j = 0; j < w.kernel; ++j) {
+        any = any || partition::Range{0, shape[i]}.contains(o * w.stride - w.padding_lo + j * w.dilation);
+      }
+      TORCH_CHECK_VALUE(any, "weft: max_pool window ", o, " in dimension ", i, " holds padding only: ", shape[i],
+                        " cells are too few for dilation ", w.dilation);
+    }
+  }
+}
+
+template <class Get>
+Sizes each(const std::vector<Window>& windows, Get&& get) {
+  Sizes result;
+  for (const Window& window : windows) result.push_back(get(window));
+  return result;
+}
+
+Sizes kernels(const std::vector<Window>& windows) {
+  return each(windows, [](const Window& w) { return w.kernel; });
+}
+Sizes strides(const std::vector<Window>& windows) {
+  return each(windows, [](const Window& w) { return w.stride; });
+}
+
+// The result of `pool`, which is called with the padded tile unless there is nothing to compute.
+template <class Pool>
+DistTensor pooled(const DistTensor& x, const Halo& halo, double fill, Pool&& pool) {
+  const Tensor padded = halo_exchange(x.local, halo.plan, fill);
+  Sizes sizes = x.local.sizes().slice(0, static_cast<std::size_t>(x.leading())).vec();
+  for (const auto& range : halo.outputs->tile().ranges) sizes.push_back(range.size());
+  if (c10::multiply_integers(sizes) == 0) return {nothing_like(padded, sizes), halo.outputs};
+  return {pool(padded), halo.outputs};
+}
+
+Tensor largest(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
+  const Sizes dilation = each(windows, [](const Window& w) { return w.dilation; });
+  switch (windows.size()) {
+    case 1:
+      return at::max_pool1d(x, kernels(windows), strides(windows), padding, dilation);
+    case 2:
+      return at::max_pool2d(x, kernels(windows), strides(windows), padding, dilation);
+    default:
+      return at::max_pool3d(x, kernels(windows), strides(windows), padding, dilation);
+  }
+}
+
+Tensor sums(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
+  switch (windows.size()) {
+    case 1:  // torch lets only the others choose their divisor
+      return at::avg_pool2d(x.unsqueeze(-2), {1, windows[0].kernel}, {1, windows[0].stride}, {0, padding[0]}, false,
+                            true, 1)
+          .squeeze(-2);
+    case 2:
+      return at::avg_pool2d(x, kernels(windows), strides(windows), padding, false, true, 1);
+    default:
+      return at::avg_pool3d(x, kernels(windows), strides(windows), padding, false, true, 1);
+  }
+}
+
+// How many cells each of this rank's outputs averages over in one dimension, by the geometry of the whole field.
+Sizes counts(const Window& window, const partition::Range& outputs, std::int64_t size, bool include_padding) {
+  Sizes result;
+  for (std::int64_t o = outputs.begin; o < outputs.end; ++o) {
+    const std::int64_t begin = o * window.stride - window.padding_lo;
+    const std::int64_t end = std::min(begin + window.kernel, size + window.padding_hi);
+    result.push_back(include_padding ? end - begin : std::min(end, size) - std::max<std::int64_t>(begin, 0));
+  }
+  return result;
+}
+
+Tensor averages(const Tensor& sum, const DistTensor& x, const Halo& halo, const std::vector<Window>& windows,
+                const PoolingOptions& options) {
+  if (options.divisor) return sum.div(*options.divisor);
+  Tensor y = sum;
+  const auto tile = halo.outputs->tile();
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const Sizes cells = counts(windows[i], tile.ranges[i], x.layout->shape()[i], options.count_include_pad);
+    Sizes view(windows.size(), 1);
+    view[i] = -1;
+    const bool all_equal = std::all_of(cells.begin(), cells.end(), [&](auto cell) { return cell == cells[0]; });
+    y = all_equal ? y.div(cells[0]) : y.div(at::tensor(at::IntArrayRef(cells), at::kLong).to(y.options()).view(view));
+  }
+  return y;
+}
+
+}  // namespace
+
+DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
+  const auto windows = windows_of(x, options);
+  require_cells(windows, x.layout->shape());
+  const Halo halo = halo_of(x.layout, windows);
+  return pooled(x, halo, -std::numeric_limits<double>::infinity(),
+                [&](const Tensor& padded) { return largest(padded, windows, halo.native_padding); });
+}
+
+DistTensor average_pool(const DistTensor& x, const PoolingOptions& options) {
+  TORCH_CHECK_VALUE(!options.divisor || *options.divisor != 0, "weft: expected a divisor other than 0");
+  const auto windows = windows_of(x, options);
+  const Halo halo = halo_of(x.layout, windows);
+  return pooled(x, halo, 0, [&](const Tensor& padded) {
+    return averages(sums(padded, windows, halo.native_padding), x, halo, windows, options);
+  });
+}
+
+DistTensor norm_pool(const DistTensor& x, double p, const PoolingOptions& options) {
+  const DistTensor means = average_pool({p == 2 ? x.local.mul(x.local) : x.local.pow(p), x.layout}, options);
+  const auto cells = c10::multiply_integers(for_each_dim(options.kernel, x.dims(), "kernel_size"));
+  const Tensor sum = means.local.mul(cells);
+  const Tensor nothing = sum.eq(0);
+  return {sum.masked_fill(nothing, 1).pow(1 / p).masked_fill(nothing, 0), means.layout};
+}
+
+}  // namespace weft::spatial

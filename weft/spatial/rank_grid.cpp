@@ -1,0 +1,38 @@
+#include "weft/spatial/rank_grid.h"
+
+#include <c10/util/Exception.h>
+
+namespace weft::spatial {
+namespace {
+
+// All ranks name the same grid, or all hear that they do not.
+partition::Grid agreed_grid(const Comm& comm, std::vector<std::int64_t> extents) {
+  collective::Negotiation talk("rank_grid", comm->id());
+  const at::IntArrayRef given(extents);
+  talk.check([&] {
+    const partition::Grid grid(extents);
+    TORCH_CHECK_VALUE(grid.size() == comm->size(), "weft: a grid of ", grid.describe(), " takes ", grid.size(),
+                      " ranks, but '", comm->name(), "' has ", comm->size(), ". Start ", grid.size(),
+                      " with mpirun -n ", grid.size(), ", or change the grid.");
+  });
+  talk.agree(collective::Signature("rank_grid").add(given), 0, [&] {
+    std::ostringstream text;
+    text << "rank_grid(" << given << ")";
+    return text.str();
+  });
+  return partition::Grid(std::move(extents));
+}
+
+}  // namespace
+
+RankGrid::RankGrid(const Comm& comm, std::vector<std::int64_t> extents)
+    : grid_(agreed_grid(comm, std::move(extents))), comm_(mpi::Team::over(comm->origin(), "tiles")) {}
+
+const Route& RankGrid::route(const std::vector<std::int64_t>& key, const std::function<Route()>& make) {
+  const std::lock_guard lock(mutex_);
+  const auto found = routes_.find(key);
+  if (found != routes_.end()) return found->second;
+  return routes_.emplace(key, make()).first->second;
+}
+
+}  // namespace weft::spatial

@@ -1,0 +1,110 @@
+#include "weft/spatial/share.h"
+
+#include <ATen/ops/cat.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+
+#include "weft/collective/all_reduce.h"
+#include "weft/collective/tensor.h"
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using collective::OperationNode;
+using collective::variable_list;
+
+struct ShareAdjoint {
+  variable_list operator()(OperationNode& node, variable_list&& g) const {
+    std::vector<Tensor> flat;
+    for (const Tensor& gradient : g) flat.push_back(gradient.reshape({-1}));
+    const Tensor sum = collective::all_reduce(at::cat(flat), node.team());
+    std::int64_t first = 0;
+    for (Tensor& gradient : g) {
+      const Tensor piece = sum.narrow(0, first, gradient.numel());
+      first += gradient.numel();
+      gradient = piece.view(gradient.sizes());
+    }
+    return std::move(g);
+  }
+};
+
+// Whose gradient is wanted stands for all.
+Tensor representative(const std::vector<Tensor>& weights) {
+  const auto wanted = std::find_if(weights.begin(), weights.end(), [](const Tensor& w) { return w.requires_grad(); });
+  return wanted == weights.end() ? weights.front() : *wanted;
+}
+
+void agree(const std::vector<Tensor>& weights, const Comm& comm) {
+  collective::Negotiation talk("share", comm->id());
+  talk.check([&] {
+    for (const Tensor& weight : weights) {
+      collective::require_communicable(weight);
+      TORCH_CHECK(weight.scalar_type() == weights[0].scalar_type(), "weft: expected weights of one type, got ",
+                  weights[0].scalar_type(), " and ", weight.scalar_type());
+    }
+  });
+  collective::Signature signature("share");
+  for (const Tensor& weight : weights) signature.add(weight);
+  talk.agree(signature, 0, [&] {
+    std::string text = "share(";
+    for (const Tensor& weight : weights) text += collective::describe(weight) + " ";
+    return text + ")";
+  });
+}
+
+struct RetileAdjoint {
+  LayoutPtr layout;
+  variable_list operator()(OperationNode& /*node*/, variable_list&& g) const { return {all_gather({g[0], layout})}; }
+};
+
+struct CountedOnce final : torch::autograd::Node {
+  double factor = 1;
+  variable_list apply(variable_list&& g) override { return {g[0].defined() ? g[0].mul(factor) : g[0]}; }
+  [[nodiscard]] std::string name() const override { return "weft::CountedOnceBackward"; }
+};
+
+}  // namespace
+
+std::vector<Tensor> share(const std::vector<Tensor>& weights, const Comm& comm, std::source_location where) {
+  if (weights.empty() || comm->size() == 1 || weights.front().is_meta()) return weights;
+  const mpi::OperationScope scope("share", comm.get(), where);
+  collective::GradientCall call(representative(weights));
+  agree(weights, comm);
+  if (!call.recording()) return weights;
+  std::vector<Tensor> shared;
+  for (const Tensor& weight : weights) shared.push_back(weight.detach());
+  collective::record("share", comm, weights, shared, ShareAdjoint{}, call.on_tape());
+  return shared;
+}
+
+Tensor counted_once(const Tensor& x, const Comm& comm) {
+  if (comm->size() == 1 || !x.requires_grad() || !c10::GradMode::is_enabled()) return x;
+  auto node = c10::make_intrusive<CountedOnce>();
+  node->factor = 1.0 / comm->size();
+  node->set_next_edges({torch::autograd::impl::gradient_edge(x)});
+  Tensor y = x.detach();
+  torch::autograd::set_history(y, node);
+  return y;
+}
+
+DistTensor retile(const Tensor& whole, const LayoutPtr& layout, std::source_location where) {
+  const Comm& comm = layout->comm();
+  if (comm->size() == 1 || whole.is_meta()) return tile_of(whole, layout);
+  const mpi::OperationScope scope("retile", comm.get(), where);
+  collective::GradientCall call(whole);
+  {
+    collective::Negotiation talk("retile", comm->id());
+    talk.check([&] { static_cast<void>(tile_of(whole.detach(), layout)); });
+    talk.agree(collective::Signature("retile").add(whole), 0,
+               [&] { return "retile(" + collective::describe(whole) + ")"; });
+  }
+  const Tensor tile = tile_of(whole.detach(), layout).local.clone();
+  if (call.recording()) collective::record("retile", comm, {whole}, {tile}, RetileAdjoint{layout}, call.on_tape());
+  return {tile, layout};
+}
+
+}  // namespace weft::spatial

@@ -1,0 +1,201 @@
+#include "weft/spatial/transfer.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "weft/collective/pool.h"
+#include "weft/collective/tensor.h"
+#include "weft/mpi/exchange.h"
+#include "weft/mpi/waiter.h"
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using partition::Box;
+using partition::Piece;
+
+// The cells of `box` in a tensor whose last dimensions are those of `origin`.
+Tensor region(Tensor x, const Box& box, const Box& origin) {
+  const std::int64_t leading = x.dim() - static_cast<std::int64_t>(box.dims());
+  for (std::size_t i = 0; i < box.dims(); ++i) {
+    const auto range = box.ranges[i];
+    x = x.narrow(leading + static_cast<std::int64_t>(i), range.begin - origin.ranges[i].begin, range.size());
+  }
+  return x;
+}
+
+std::int64_t dim_of(const Tensor& x, const Piece& piece, std::size_t i) {
+  return x.dim() - static_cast<std::int64_t>(piece.steps.size()) + static_cast<std::int64_t>(i);
+}
+
+// A piece's cells as they lie in the needed box: reversed or repeated where a border says so.
+Tensor unfolded(Tensor cells, const Piece& piece) {
+  if (piece.plain()) return cells;
+  for (std::size_t i = 0; i < piece.steps.size(); ++i) {
+    if (piece.steps[i] < 0) cells = cells.flip(dim_of(cells, piece, i));
+  }
+  auto sizes = cells.sizes().vec();
+  for (std::size_t i = 0; i < piece.steps.size(); ++i) {
+    sizes[static_cast<std::size_t>(dim_of(cells, piece, i))] = piece.target.ranges[i].size();
+  }
+  return cells.expand(sizes);
+}
+
+// The adjoint: reversed back, and summed where a cell was repeated.
+Tensor folded(Tensor cells, const Piece& piece) {
+  if (piece.plain()) return cells;
+  for (std::size_t i = 0; i < piece.steps.size(); ++i) {
+    const std::int64_t dim = dim_of(cells, piece, i);
+    if (piece.steps[i] < 0) cells = cells.flip(dim);
+    if (piece.steps[i] == 0) cells = cells.sum(dim, /*keepdim=*/true);
+  }
+  return cells;
+}
+
+Tensor fresh(at::IntArrayRef sizes, const Tensor& like) {
+  return like.device().is_cpu() ? collective::pooled_empty(sizes, like.scalar_type())
+                                : at::empty(sizes, like.options());
+}
+
+void fill_outside(Tensor& padded, const HaloPlan& plan, double fill) {
+  const Box& needed = plan.needed();
+  for (std::size_t i = 0; i < plan.dims(); ++i) {
+    const std::int64_t dim = padded.dim() - static_cast<std::int64_t>(plan.dims() - i);
+    const auto covered = plan.covered().ranges[i];
+    const std::int64_t before = std::min(covered.begin - needed.ranges[i].begin, padded.size(dim));
+    const std::int64_t behind = padded.size(dim) - before - covered.size();
+    if (before > 0) padded.narrow(dim, 0, before).fill_(fill);
+    if (behind > 0) padded.narrow(dim, padded.size(dim) - behind, behind).fill_(fill);
+  }
+}
+
+// The first plain piece of the rank's own that fills the whole tile, if any; around a circular border there may be two.
+const Piece* covering_piece(const HaloPlan& plan) {
+  for (const Piece& piece : plan.list().own) {
+    if (piece.plain() && piece.source == plan.owned()) return &piece;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<Transfer::Message> Transfer::messages(const std::vector<Piece>& pieces, const Tensor& like) {
+  const std::int64_t leading = like.dim() - (pieces.empty() ? 0 : static_cast<std::int64_t>(pieces[0].steps.size()));
+  const auto lead = like.sizes().slice(0, static_cast<std::size_t>(leading));
+  const std::int64_t each = c10::multiply_integers(lead);
+  std::vector<Message> result;
+  for (const Piece& piece : pieces) {  // pieces of one peer stand together
+    if (result.empty() || result.back().peer != piece.peer)
+      result.push_back({static_cast<int>(piece.peer), {}, {}, {}});
+    result.back().pieces.push_back(&piece);
+  }
+  for (Message& message : result) {
+    std::int64_t cells = 0;
+    for (const Piece* piece : message.pieces) cells += piece->source.volume();
+    message.buffer = collective::writable({cells * each}, like);
+    std::int64_t first = 0;
+    for (const Piece* piece : message.pieces) {
+      auto sizes = lead.vec();
+      for (const auto& range : piece->source.ranges) sizes.push_back(range.size());
+      const std::int64_t count = piece->source.volume() * each;
+      message.contents.push_back(message.buffer.narrow(0, first, count).view(sizes));
+      first += count;
+    }
+  }
+  return result;
+}
+
+void Transfer::post(const HaloPlan& plan, mpi::Direction direction, int tag) {
+  std::vector<mpi::Outgoing> out;
+  std::vector<mpi::Incoming> in;
+  auto keep = std::make_shared<std::vector<Tensor>>();
+  for (const Message& message : outgoing_) {
+    out.push_back({message.peer, message.buffer.const_data_ptr(), static_cast<std::int64_t>(message.buffer.nbytes())});
+    keep->push_back(message.buffer);
+  }
+  for (const Message& message : incoming_) {
+    in.push_back({message.peer, message.buffer.mutable_data_ptr(), static_cast<std::int64_t>(message.buffer.nbytes())});
+    keep->push_back(message.buffer);
+  }
+  operation_ = mpi::exchange(out, in, tag, plan.comm()->channel(direction), keep);
+}
+
+void Transfer::wait(const HaloPlan& plan) {
+  mpi::Waiter waiter({.operation = "halo exchange", .team = plan.comm().get()});
+  while (!operation_->advance()) waiter.idle();
+}
+
+Transfer Transfer::of_cells(const Tensor& x, const HaloPlan& plan, mpi::Direction direction, int tag) {
+  Transfer transfer;
+  transfer.outgoing_ = messages(plan.list().outgoing, x);
+  transfer.incoming_ = messages(plan.list().incoming, x);
+  for (Message& message : transfer.outgoing_) {
+    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
+      message.contents[i].copy_(region(x, message.pieces[i]->source, plan.owned()));
+    }
+  }
+  transfer.post(plan, direction, tag);
+  return transfer;
+}
+
+Transfer Transfer::of_gradients(const Tensor& g, const HaloPlan& plan, mpi::Direction direction, int tag) {
+  Transfer transfer;
+  transfer.outgoing_ = messages(plan.list().incoming, g);
+  transfer.incoming_ = messages(plan.list().outgoing, g);
+  for (Message& message : transfer.outgoing_) {
+    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
+      const Piece& piece = *message.pieces[i];
+      message.contents[i].copy_(folded(region(g, piece.target, plan.needed()), piece));
+    }
+  }
+  transfer.post(plan, direction, tag);
+  return transfer;
+}
+
+void Transfer::finish_cells(Tensor& padded, const HaloPlan& plan) {
+  wait(plan);
+  for (const Message& message : incoming_) {
+    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
+      const Piece& piece = *message.pieces[i];
+      region(padded, piece.target, plan.needed()).copy_(unfolded(message.contents[i], piece));
+    }
+  }
+}
+
+void Transfer::finish_gradients(Tensor& tile, const HaloPlan& plan) {
+  wait(plan);
+  for (const Message& message : incoming_) {
+    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
+      region(tile, message.pieces[i]->source, plan.owned()).add_(message.contents[i].to(tile.device()));
+    }
+  }
+}
+
+Tensor with_own_cells(const Tensor& x, const HaloPlan& plan, double fill) {
+  Tensor padded = fresh(plan.sizes(x, plan.needed()), x);
+  fill_outside(padded, plan, fill);
+  for (const Piece& piece : plan.list().own) {
+    region(padded, piece.target, plan.needed()).copy_(unfolded(region(x, piece.source, plan.owned()), piece));
+  }
+  return padded;
+}
+
+Tensor with_own_gradients(const Tensor& g, const HaloPlan& plan) {
+  Tensor tile = fresh(plan.sizes(g, plan.owned()), g);
+  const Piece* const covering = covering_piece(plan);
+  if (covering != nullptr) {
+    tile.copy_(region(g, covering->target, plan.needed()));
+  } else {
+    tile.zero_();
+  }
+  for (const Piece& piece : plan.list().own) {
+    if (&piece == covering) continue;
+    region(tile, piece.source, plan.owned()).add_(folded(region(g, piece.target, plan.needed()), piece));
+  }
+  return tile;
+}
+
+}  // namespace weft::spatial
