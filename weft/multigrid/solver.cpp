@@ -100,6 +100,8 @@ void Solver::Implementation::iterate(Solve& solve) {
     iterate_once(solve, options.skip_downcycle && iteration == 0);
     if (is_done(options, solve.evaluator.statistics())) break;
   }
+  // The last sweep may make the problem keep things of its own; what is no longer needed goes first.
+  for (std::size_t number = 1; number < levels.size(); ++number) levels[number].clear();
   sweep_finally(solve);
 }
 
