@@ -264,7 +264,7 @@ TEST_F(OverMpi, WrongOptionsOnOneRankAlone) {
   ModelProblem problem(model);
   Options options;
   options.max_iterations = -1;
-  EXPECT_ANY_THROW(solver.solve(problem, options));
+  EXPECT_THROW(solver.solve(problem, options), std::invalid_argument);
 }
 
 TEST_F(OverMpi, DebugChecksThatStatesAreFinite) {

@@ -6,14 +6,14 @@
 
 namespace weft::multigrid {
 
-State Problem::zero(const Place& /*place*/) {
+void Problem::lacks_zero() {
   throw std::logic_error(
       "multigrid: the initial guess of zero needs Problem::zero, which this problem does not override; do so, or "
       "choose "
       "another initial guess");
 }
 
-State Problem::guess(const Place& /*place*/) {
+void Problem::lacks_guess() {
   throw std::logic_error(
       "multigrid: InitialGuess::kCallback needs Problem::guess, which this problem does not override; do so, or choose "
       "another initial guess");

@@ -64,9 +64,9 @@ class Problem {
   [[nodiscard]] virtual std::optional<std::int64_t> packed_bytes(const Place& /*place*/) { return std::nullopt; }
 
   // The zero state at a place; for InitialGuess::kZero without skip_downcycle.
-  [[nodiscard]] virtual State zero(const Place& place);
+  [[nodiscard]] virtual State zero(const Place& /*place*/) { lacks_zero(); }
   // For InitialGuess::kCallback; asked at the C-points of the finest level.
-  [[nodiscard]] virtual State guess(const Place& place);
+  [[nodiscard]] virtual State guess(const Place& /*place*/) { lacks_guess(); }
 
   // The step with a right-hand side, as coarse levels need it: step(u) + rhs. Override together with residual() where
   // the step solves an equation, as implicit schemes do, and its residual is cheaper to have than the step.
@@ -83,6 +83,11 @@ class Problem {
   [[nodiscard]] virtual bool finite(const State& u);
   // Shows every owned fine point once, as the last sweep computes it, whatever the storage.
   virtual void access(const State& /*u*/, const Place& /*place*/) {}
+
+ protected:
+  // What zero() and guess() do unless overridden: throw and say so.
+  [[noreturn]] static void lacks_zero();
+  [[noreturn]] static void lacks_guess();
 };
 
 }  // namespace weft::multigrid

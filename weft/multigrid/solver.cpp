@@ -30,7 +30,6 @@ struct Solver::Implementation {
   void run(Solve& solve);
   void iterate(Solve& solve);
   void iterate_once(Solve& solve, bool skip_downcycle);
-  [[nodiscard]] bool is_done(const Options& options, Statistics& statistics) const;
   void clear(bool keep_c_points) noexcept;
 };
 
@@ -42,6 +41,15 @@ double first_residual(const Statistics& statistics) {
     if (residual) return *residual;
   }
   return 0;
+}
+
+// After an iteration; sets `converged`.
+bool is_done(const Options& options, Statistics& statistics) {
+  const std::optional<double>& residual = statistics.residuals.back();
+  if (!residual) return false;
+  statistics.converged =
+      *residual < options.absolute_tolerance || *residual < options.relative_tolerance * first_residual(statistics);
+  return statistics.converged || std::isnan(*residual);  // NaN never becomes a number again
 }
 
 std::string describe(const TimeHierarchy& hierarchy, std::uint64_t options) {
@@ -61,8 +69,8 @@ void Solver::Implementation::begin(const Options& options) const {
   }
   const std::uint64_t chosen = signature(options);
   const std::uint64_t all = Signature().add(hierarchy.signature()).add(chosen).value();
+  if (!problem.empty() && transport->size() == 1) throw std::invalid_argument(problem);  // nobody else to tell
   transport->begin(all, !problem.empty(), problem.empty() ? describe(hierarchy, chosen) : problem);
-  if (!problem.empty()) throw std::invalid_argument(problem);  // a transport of one rank has nobody to tell
 }
 
 void Solver::Implementation::iterate_once(Solve& solve, bool skip_downcycle) {
@@ -83,14 +91,6 @@ void Solver::Implementation::iterate_once(Solve& solve, bool skip_downcycle) {
   const Agreement agreement = pending->wait();
   if (agreement.failed) throw_failure(*transport, solve.evaluator);
   statistics.residuals.back() = multigrid::finish(options.temporal_norm, agreement.value);
-}
-
-bool Solver::Implementation::is_done(const Options& options, Statistics& statistics) const {
-  const std::optional<double>& residual = statistics.residuals.back();
-  if (!residual) return false;
-  statistics.converged =
-      *residual < options.absolute_tolerance || *residual < options.relative_tolerance * first_residual(statistics);
-  return statistics.converged || std::isnan(*residual);  // NaN never becomes a number again
 }
 
 void Solver::Implementation::iterate(Solve& solve) {
@@ -134,6 +134,7 @@ void Solver::Implementation::clear(bool keep_c_points) noexcept {
 Solver::Solver(TimeHierarchy hierarchy, std::shared_ptr<Transport> transport)
     : implementation_(new Implementation{std::move(hierarchy), std::move(transport), {}, {}, false, false}) {
   auto& [grids, ranks, levels, left, started, keeps] = *implementation_;
+  if (ranks == nullptr) throw std::invalid_argument("multigrid: a solver needs a transport, it was given none");
   if (grids.ranks() != ranks->size()) {
     throw std::invalid_argument("multigrid: the hierarchy is for " + std::to_string(grids.ranks()) +
                                 " ranks, the transport has " + std::to_string(ranks->size()));

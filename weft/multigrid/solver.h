@@ -32,8 +32,9 @@ class Solver {
   Solver& operator=(const Solver&) = delete;
 
   // Collective. Throws SolveError on all ranks where a function of the problem threw on any; mpi::Disagreement where
-  // the ranks' hierarchies or options differ; mpi::TimeoutError and mpi::PeerLost as every communication does. After
-  // each of these the next solve works, and no solution is held.
+  // the ranks' hierarchies or options differ or make no sense (std::invalid_argument on a single rank);
+  // mpi::TimeoutError and mpi::PeerLost as every communication does. After each of these the next solve works, and no
+  // solution is held.
   Statistics solve(Problem& problem, const Options& options = {},
                    std::source_location where = std::source_location::current());
 

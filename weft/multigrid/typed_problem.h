@@ -16,7 +16,7 @@ namespace weft::multigrid {
 template <class T>
 struct Algebra;
 
-// Derive, and write initial() and step(); the rest comes from Algebra<T> unless overridden.
+// Derive, and write initial_value() and step(); the rest comes from Algebra<T> unless overridden.
 template <class T>
 class TypedProblem : public Problem {
  public:
@@ -26,14 +26,8 @@ class TypedProblem : public Problem {
     return Algebra<T>::combine(a, x, b, y);
   }
   [[nodiscard]] virtual double norm(const T& u) { return Algebra<T>::norm(u); }
-  [[nodiscard]] virtual T zero_value(const Place& place) {
-    static_cast<void>(Problem::zero(place));  // throws and says what to do
-    std::terminate();
-  }
-  [[nodiscard]] virtual T guess_value(const Place& place) {
-    static_cast<void>(Problem::guess(place));
-    std::terminate();
-  }
+  [[nodiscard]] virtual T zero_value(const Place& /*place*/) { lacks_zero(); }
+  [[nodiscard]] virtual T guess_value(const Place& /*place*/) { lacks_guess(); }
   // Spatial coarsening: override all three. Where this is false, levels share states instead of copying them.
   [[nodiscard]] virtual bool coarsens_space() const { return false; }
   [[nodiscard]] virtual T coarsen(const T& u, const Place& /*place*/) { return u; }
