@@ -51,7 +51,9 @@ def main() -> None:
     print("|" + "---|" * (3 + len(ITERATIONS)))
     for name, (make, x) in nets.items():
         for levels, cfactor in ((2, 2), (2, 4), (2, 8), (3, 2), (3, 4)):
-            print(f"| {name} | {levels} | {cfactor} | " + " | ".join(errors(make, x, levels, cfactor)) + " |", flush=True)
+            print(
+                f"| {name} | {levels} | {cfactor} | " + " | ".join(errors(make, x, levels, cfactor)) + " |", flush=True
+            )
 
 
 if __name__ == "__main__":

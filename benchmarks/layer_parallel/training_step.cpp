@@ -82,8 +82,7 @@ void benchmark(const std::string& name, int steps, const torch::Tensor& x, const
       if (first) run();
     };
   };
-  const auto times = weft::benchmarks::compare({{"plain",
-                                                 on_first([&] {
+  const auto times = weft::benchmarks::compare({{"plain", on_first([&] {
                                                    torch::Tensor y = x;
                                                    for (auto& module : modules) y = y + dt * module->forward(y);
                                                    y.sum().backward();

@@ -170,10 +170,8 @@ void bind(py::module_& m) {
   py::class_<LayerParallel>(m, "LayerParallel")
       .def(py::init(&create))
       .def("forward", &forward)
-      .def("set_solvers",
-           [](LayerParallel& self, const py::dict& forward, const py::dict& backward) {
-             self.set_solvers(solve(forward), solve(backward));
-           })
+      .def("set_solvers", [](LayerParallel& self, const py::dict& forward,
+                             const py::dict& backward) { self.set_solvers(solve(forward), solve(backward)); })
       .def("rebind", &LayerParallel::rebind)
       .def("states", &states)
       .def("release_states", &LayerParallel::release_states)

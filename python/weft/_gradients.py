@@ -42,7 +42,7 @@ def clip_grad_norm_(
 
 def _total_norm(parameters: list[Tensor], norm_type: float, comm: Communicator) -> float:
     with torch.no_grad():
-        norms = [torch.linalg.vector_norm(p.grad, norm_type).double().item() for p in parameters]  # type: ignore[arg-type]
+        norms = [torch.linalg.vector_norm(p.grad, norm_type).double().item() for p in parameters]
         if math.isinf(norm_type):
             # MPI's maximum may lose a NaN; a sum never does.
             largest = torch.tensor([max(norms, default=0.0), sum(norms)], dtype=torch.float64)

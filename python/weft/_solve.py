@@ -19,8 +19,8 @@ NORMS = (1, 2, math.inf)
 class Solve:
     """One direction's solve, by multigrid in time.
 
-    Values that may differ from level to level are numbers or ``{level: number}``; level 0 is the finest, and levels that
-    the mapping leaves out have the default.
+    Values that may differ from level to level are numbers or ``{level: number}``; level 0 is the finest, and levels
+    that the mapping leaves out have the default.
     """
 
     iterations: int = 10
@@ -44,8 +44,8 @@ class Solve:
     storage: str = "all"
     """"all" points, or "c-points" (less memory; the others are computed again on the way)."""
     guess: str | Callable[[float], Any] = "zero"
-    """"zero", "constant", "coarse" (the coarsest level's solution), "previous" (the last solve's), or a function of time
-    that gives a state (forward only)."""
+    """"zero", "constant", "coarse" (the coarsest level's solution), "previous" (the last solve's), or a function of
+    time that gives a state (forward only)."""
     norm: float = 2
     """Over time: 1, 2 or inf."""
 

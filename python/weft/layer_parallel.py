@@ -1,4 +1,4 @@
-"""LayerParallel: the layers of a deep network spread over ranks and evaluated at the same time, by multigrid in time."""
+"""LayerParallel: the layers of a deep network, spread over ranks and evaluated at the same time."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ State = Any
 class LayerParallel(nn.Module):
     """A network of layers, each rank holding some of them.
 
-    ``layers`` is a sequence of modules, or a function from a layer's number to its module with ``steps``, their number;
-    either way every rank makes all of them in the same order (so the same seed gives the same weights whatever the number
-    of ranks) and keeps those it needs. Collective.
+    ``layers`` is a sequence of modules, or a function from a layer's number to its module with ``steps``, their
+    number; either way every rank makes all of them in the same order (so the same seed gives the same weights
+    whatever the number of ranks) and keeps those it needs. Collective.
 
-    ``form`` says how a layer makes the next state, for all layers or for each: "residual" is ``x + dt * layer(x)``,
-    "step" is ``layer(x, dt)`` and "plain" is ``layer(x)``; ``dt = tf / number of layers``.
+    ``form`` says how a layer makes the next state, for all layers or for each: "residual" is ``x + dt *
+    layer(x)``, "step" is ``layer(x, dt)`` and "plain" is ``layer(x)``; ``dt = tf / number of layers``.
 
-    Forward and backward are solved by multigrid on ``levels`` levels, each ``cfactor`` times coarser than the last (a
-    number, or ``{level: number}``). With one level layers are evaluated one after the other. The result is exact once the
-    solves have converged; ``statistics`` tells.
+    Forward and backward are solved by multigrid on ``levels`` levels, each ``cfactor`` times coarser than the last
+    (a number, or ``{level: number}``). With one level layers are evaluated one after the other. The result is
+    exact once the solves have converged; ``statistics`` tells.
 
-    The input is rank 0's, and so is the output (elsewhere zeros, joined to the graph); ``compose`` runs opening and closing
-    layers there. With ``replicated`` all ranks have the same input, output and loss, and gradients are those of one.
+    The input is rank 0's, and so is the output (elsewhere zeros, joined to the graph); ``compose`` runs opening
+    and closing layers there. With ``replicated`` all ranks have the same input, output and loss, and gradients are
+    those of one.
     """
 
     def __init__(
@@ -187,10 +188,14 @@ class LayerParallel(nn.Module):
         return SerialNetwork({k: v for piece in pieces for k, v in piece.items()}, self._forms, self.tf)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerParallel:
-        raise TypeError("weft: LayerParallel cannot be copied; serial() makes a plain module of it, full_state_dict() its state")
+        raise TypeError(
+            "weft: LayerParallel cannot be copied; serial() makes a plain module of it, full_state_dict() its state"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("weft: LayerParallel cannot be pickled; save full_state_dict(), which loads into any number of ranks")
+        raise TypeError(
+            "weft: LayerParallel cannot be pickled; save full_state_dict(), which loads into any number of ranks"
+        )
 
     def extra_repr(self) -> str:
         return (
@@ -223,7 +228,7 @@ class LayerParallel(nn.Module):
             try:
                 return module(x, dt, *args, **kwargs) if form == "step" else module(x, *args, **kwargs)
             except BaseException as error:
-                me._failure = error
+                me._failure = error  # type: ignore[attr-defined]
                 raise
 
         return evaluate
@@ -263,7 +268,7 @@ class LayerParallel(nn.Module):
         raise LayerError(str(error)) from (self._failure if mine else None)
 
     def _warn_if_stalled(self, direction: str, which: int) -> None:
-        if self._warned or self.comm.size == 1 and self.levels == 1:
+        if self._warned or (self.comm.size == 1 and self.levels == 1):
             return
         statistics = self.statistics[which]
         if statistics.stalled:
@@ -382,11 +387,11 @@ def _make_layers(
             known.ranks.add(owner(number))
         if number in needed:
             made[number] = module
-    shared = []
+    shared: list[tuple[Tensor | None, Tensor]] = []
     for known in order:
         if len(known.ranks) > 1:
-            parameter = known.parameter()
-            if parameter is not None:
-                parameter._weft_copies = len(known.ranks)  # type: ignore[attr-defined]
-            shared.append((parameter if rank in known.ranks else None, known.like))
+            held = known.parameter()
+            if held is not None:
+                held._weft_copies = len(known.ranks)  # type: ignore[attr-defined]
+            shared.append((held if rank in known.ranks else None, known.like))
     return made, shared

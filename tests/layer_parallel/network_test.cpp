@@ -39,7 +39,9 @@ Options exact(int levels) {
   return options;
 }
 
-Tensor weighted_sum(const Tensor& y) { return (y * torch::linspace(0.5, 1.5, y.numel(), y.options()).view(y.sizes())).sum(); }
+Tensor weighted_sum(const Tensor& y) {
+  return (y * torch::linspace(0.5, 1.5, y.numel(), y.options()).view(y.sizes())).sum();
+}
 
 class NetworkTest : public testing::TestWithParam<int> {
  protected:

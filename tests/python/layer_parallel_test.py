@@ -1,4 +1,4 @@
-"""LayerParallel against a plain loop over the same layers: values and all gradients, whatever the split and the solver."""
+"""LayerParallel against a plain loop over the same layers: values and all gradients, whatever split and solver."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def tree2(x: Any, y: Any, f: Callable[[Tensor, Tensor], None]) -> None:
 
 def energy(y: Any) -> Tensor:
     parts = (y,) if isinstance(y, Tensor) else y
-    return torch.stack([(part * torch.linspace(0.5, 1.5, part.numel(), dtype=part.dtype).view(part.shape)).sum() for part in parts]).sum()
+    return torch.stack(
+        [(part * torch.linspace(0.5, 1.5, part.numel(), dtype=part.dtype).view(part.shape)).sum() for part in parts]
+    ).sum()
 
 
 GRIDS = [{"levels": 1}, {"levels": 2, "cfactor": 2}, {"levels": 3, "cfactor": 2}, {"levels": 2, "cfactor": {0: 3}},
@@ -80,7 +82,9 @@ SOLVES = [
 ]
 
 
-@pytest.mark.parametrize("solve", SOLVES, ids=lambda s: ",".join(f"{k}={v}" for k, v in vars(s).items() if v != getattr(Solve(), k)))
+@pytest.mark.parametrize(
+    "solve", SOLVES, ids=lambda s: ",".join(f"{k}={v}" for k, v in vars(s).items() if v != getattr(Solve(), k))
+)
 def test_every_way_to_solve_converges_to_the_loop(comm: weft.Communicator, solve: Solve) -> None:
     torch.manual_seed(2)
     layers: list[nn.Module] = [Block(4) for _ in range(17)]
@@ -149,7 +153,9 @@ def test_shared_weights_are_summed(comm: weft.Communicator, levels: int) -> None
     copy, _, expected = plain_loop(layers, net._forms, net.tf, start(3, 4))
     (2 * energy(expected)).backward()
     everything = nn.ModuleList(dict.fromkeys(copy)).parameters()
-    torch.testing.assert_close(total.item(), nn.utils.get_total_norm([p.grad for p in everything if p.grad is not None]).item())
+    torch.testing.assert_close(
+        total.item(), nn.utils.get_total_norm([p.grad for p in everything if p.grad is not None]).item()
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.complex128], ids=str)
@@ -286,13 +292,21 @@ def test_without_gradients(comm: weft.Communicator) -> None:
 
 def test_statistics_tell_what_was_done(comm: weft.Communicator) -> None:
     torch.manual_seed(14)
-    net = build(comm, [Block(4) for _ in range(16)], levels=2, cfactor=4, forward=Solve(iterations=3, tolerance=0, relative_tolerance=0))
+    net = build(
+        comm,
+        [Block(4) for _ in range(16)],
+        levels=2,
+        cfactor=4,
+        forward=Solve(iterations=3, tolerance=0, relative_tolerance=0),
+    )
     net(start(2, 4))
     forward, _ = net.statistics
     assert forward.iterations == 3 and len(forward.residuals) == 3 and not forward.converged
     known = forward.known
     assert len(known) == 3 and known[2] < known[1] < known[0]
-    assert comm.all_reduce(torch.tensor(sum(forward.steps)))== 3 * (12 + 4 + 12 + 4 + 4 + 4) + 16  # F, C, F, residual, coarse rhs, coarse solve; final sweep
+    assert (
+        comm.all_reduce(torch.tensor(sum(forward.steps))) == 3 * (12 + 4 + 12 + 4 + 4 + 4) + 16
+    )  # F, C, F, residual, coarse rhs, coarse solve; final sweep
     weft.reset_tape()
 
 

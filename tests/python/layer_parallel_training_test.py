@@ -24,7 +24,9 @@ pytestmark = pytest.mark.usefixtures("works_afterwards")
 
 
 def build(comm: weft.Communicator, layers: list[nn.Module], **options: Any) -> LayerParallel:
-    return LayerParallel(comm, layers, **{"tf": 1.0, "levels": 2, "cfactor": 2, "forward": EXACT, "backward": EXACT, **options})
+    return LayerParallel(
+        comm, layers, **{"tf": 1.0, "levels": 2, "cfactor": 2, "forward": EXACT, "backward": EXACT, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +407,7 @@ def test_bad_input(comm: weft.Communicator) -> None:
         net(None)
     with pytest.raises(RuntimeError, match="floating or complex"):
         net(torch.ones(2, 4, dtype=torch.long))
-    with pytest.raises(TypeError, match="torch.nn.Module"):
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module"):
         build(comm, [torch.tanh] * 3)  # type: ignore[list-item]
     with pytest.raises(TypeError, match="copied"):
         copy.deepcopy(net)

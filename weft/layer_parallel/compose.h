@@ -13,8 +13,8 @@ namespace weft::layer_parallel {
 [[nodiscard]] at::Tensor zero_joined_to(const at::Tensor& zero, const at::Tensor& x);
 [[nodiscard]] at::Tensor scalar_zero();
 
-// For Ends::kRoot: function(arguments...) on rank 0. Elsewhere it is not called, and the result is a zero that joins the
-// arguments' graphs, so that backward passes from it on every rank meet in the network between.
+// For Ends::kRoot: function(arguments...) on rank 0. Elsewhere it is not called, and the result is a zero that joins
+// the arguments' graphs, so that backward passes from it on every rank meet in the network between.
 template <class Function, class... Arguments>
 [[nodiscard]] at::Tensor compose(const mpi::Team& team, Function&& function, const Arguments&... arguments) {
   if (team.rank() == 0) return std::forward<Function>(function)(arguments...);

@@ -122,7 +122,8 @@ void LayerStore::rebind(std::int64_t number, Tensors parameters, Tensors buffers
 
 void LayerStore::refresh(mpi::Team& team) {
   if (lent_.empty() && borrowed_.empty()) return;
-  // First whether there is anything new, then the weights themselves: an evaluation run sends nothing but a byte a loan.
+  // First whether there is anything new, then the weights themselves: an evaluation run sends nothing but a byte a
+  // loan.
   Delivery delivery(team);
   std::vector<Bytes> packed;
   for (const Loan& loan : lent_) {

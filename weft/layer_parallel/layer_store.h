@@ -21,8 +21,8 @@ class LayerStore {
   [[nodiscard]] Layer& operator[](std::int64_t number) { return layers_.at(number); }
   [[nodiscard]] bool own(std::int64_t number) const { return own_.contains(number); }
 
-  // Collective. Brings the borrowed layers up to date: their owners send parameters and buffers, packed, if those changed
-  // since they were last sent.
+  // Collective. Brings the borrowed layers up to date: their owners send parameters and buffers, packed, if those
+  // changed since they were last sent.
   void refresh(mpi::Team& team);
 
   // Replaces a layer's parameters and buffers where the user's module got new ones.

@@ -274,7 +274,8 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, Pass& pass, bool 
   Evaluator evaluator(layers, random);
   ForwardProblem problem(plan, evaluator, codec(pass), pass.shapes, options.transfers,
                          {first() ? detached(x) : Tensors(), options.guess, recording ? &pass.records : nullptr});
-  statistics.forward = run("forward", false, team->size(), [&] { return forward_solver.solve(problem, options.forward); });
+  statistics.forward =
+      run("forward", false, team->size(), [&] { return forward_solver.solve(problem, options.forward); });
   Tensors y;
   if (team->rank() == plan.last_rank()) y = forward_solver.solution(plan.layers()).as<Tensors>();
   if (!options.keep_states) forward_solver.release();

@@ -1,8 +1,8 @@
 // Which rank holds which layers, and the time grids of both directions. Pure arithmetic.
 //
 // Layer k leads from point k to point k + 1. A rank owns the points its layers lead to, so that it takes its own steps
-// forward; in the adjoint run, where time is N - point and ranks count from the other end, it owns the points its layers
-// start from, and takes its own steps again. Coarse steps use the weights of the layer at the beginning of their
+// forward; in the adjoint run, where time is N - point and ranks count from the other end, it owns the points its
+// layers start from, and takes its own steps again. Coarse steps use the weights of the layer at the beginning of their
 // interval: forward that layer may be another rank's, in the adjoint run it never is.
 #pragma once
 

@@ -132,7 +132,8 @@ double norm(const Tensors& x) {
 }
 
 bool finite(const Tensors& x) {
-  return std::all_of(x.begin(), x.end(), [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); });
+  return std::all_of(x.begin(), x.end(),
+                     [](const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); });
 }
 
 Tensors detached(const Tensors& x) {
@@ -142,9 +143,7 @@ Tensors detached(const Tensors& x) {
   return result;
 }
 
-std::optional<std::int64_t> Codec::bytes() const {
-  return alike_ ? std::optional(alike_->bytes()) : std::nullopt;
-}
+std::optional<std::int64_t> Codec::bytes() const { return alike_ ? std::optional(alike_->bytes()) : std::nullopt; }
 
 multigrid::Packed Codec::pack(const Tensors& state) const {
   if (alike_) {
