@@ -21,6 +21,11 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/forward_backward")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/collective/python_overhead.py")],
     ],
+    "layer_parallel": [
+        [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/training_step")],
+        [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/layer_parallel/training_step.py")],
+        [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/layer_parallel/peak_memory.py")],
+    ],
     "multigrid": [
         [MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/engine")],
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/engine")],
