@@ -2,6 +2,7 @@
 
 import gc
 import math
+import weakref
 
 import pytest
 import torch
@@ -208,22 +209,25 @@ def test_batch_normalisation(kind: type[nn.Module]) -> None:
 # 5. A 32-step network kept about 105 states alive after backward.
 
 
-def states_alive(shape: torch.Size) -> int:
-    gc.collect()
-    return sum(1 for thing in gc.get_objects() if type(thing) is Tensor and thing.shape == shape)
-
-
 class Counting(nn.Module):
-    """Autograd's graph keeps a token for every state that a layer was evaluated on."""
+    """Watches the memory of every state that a layer is given, and by tokens what autograd's graph holds."""
 
     alive = 0
+    states: list[weakref.ref[torch.UntypedStorage]] = []  # noqa: RUF012
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.rand((), dtype=torch.double))
 
     def forward(self, x: Tensor) -> Tensor:
+        Counting.states.append(weakref.ref(x.untyped_storage()))
         return Kept.apply(x, self.weight)
+
+    @staticmethod
+    def states_alive(x: Tensor) -> int:
+        gc.collect()
+        alive = {reference().data_ptr() for reference in Counting.states if reference() is not None}
+        return len(alive - {x.untyped_storage().data_ptr()})
 
 
 class Token:
@@ -254,12 +258,12 @@ def test_no_state_stays_behind_backward(levels: int) -> None:
     for _ in range(3):
         y = m(x)
         held.append(Counting.alive)
+        assert Counting.states_alive(x) >= len(owned(32)) - 1
         y.backward(x)
         del y
         m.zero_grad()
-        gc.collect()
-        assert Counting.alive == 0
-        assert states_alive(x.shape) <= 1  # x
+        assert Counting.states_alive(x) == 0 and Counting.alive == 0
+        Counting.states.clear()
     assert len(set(held)) == 1 and held[0] <= len(owned(32)), "in a pass: one evaluation for each of the rank's layers"
 
 
@@ -270,12 +274,14 @@ def resident_bytes() -> int:
 
 def test_memory_does_not_grow_with_batches() -> None:
     m, x = network(Counting, 8, **{**LEVELS, "max_iters": 1}), batch(1000, 8)
+    Counting.states.clear()
 
     def train(batches: int) -> int:
         for _ in range(batches):
             m(x).backward(x)
             m(x)  # and one that nobody wants
             m.zero_grad()
+            Counting.states.clear()
         return resident_bytes()
 
     before = train(30)
