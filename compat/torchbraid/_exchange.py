@@ -25,6 +25,15 @@ def all_gather(comm: weft.Communicator, value: Any) -> list[Any]:
 
 
 @torch.no_grad()
+def gather(comm: weft.Communicator, value: Any) -> list[Any]:
+    """Collective. Every rank's object, in rank order, on rank 0; elsewhere nothing."""
+    data = _to_bytes(value)
+    sizes = comm.all_gather(torch.tensor([data.numel()]))
+    gathered = comm.gather(data, root=0)
+    return [_from_bytes(piece) for piece in gathered.split(sizes.tolist())] if comm.rank == 0 else []
+
+
+@torch.no_grad()
 def from_root(comm: weft.Communicator, value: torch.Tensor | None) -> torch.Tensor:
     """Collective. The root's tensor on every rank; the others need not have one."""
     like = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 import weft
+from weft.layer_parallel import SerialNetwork
 
 from . import _exchange
 from ._blocks import Block, Layers, expand
@@ -69,7 +72,8 @@ class LayerParallel(Settings, nn.Module):
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Collective. Further arguments go to every layer."""
         network = self._ready()
-        with self.timer("forward"):
+        # Off weft's tape, which would run the backward pass of an output that the program has thrown away.
+        with self.timer("forward"), weft.tape(False):
             y = network(x, *args, **kwargs)
         self._report("forward", 0)
         self._watch_backward(y)
@@ -97,8 +101,17 @@ class LayerParallel(Settings, nn.Module):
         return [point * self.dt for point, _ in states], [state for _, state in states]
 
     def buildSequentialOnRoot(self) -> nn.Module | None:
-        """Collective. On rank 0 a plain module with copies of all layers; None elsewhere."""
-        return self._ready().serial()
+        """Collective. On rank 0 a plain module with copies of all layers; None elsewhere. Only weights travel."""
+        weights = _exchange.gather(self._group, {number: _weights(layer) for number, layer in self._layers.own.items()})
+        if self._group.rank != 0:
+            return None
+        make = self._layers.maker()
+        layers = {str(number): copy.deepcopy(make(number)) for number in range(self.global_steps)}
+        with torch.no_grad():
+            for number, values in ((n, v) for part in weights for n, v in part.items()):
+                for target, value in zip(_tensors(layers[str(number)]), values, strict=True):
+                    target.copy_(value)
+        return SerialNetwork(layers, self._layers.forms, self.Tf).train(self.training)
 
     def startStateCommunication(self, *_: Any, **__: Any) -> None:
         """Nothing to do: weft posts its messages early by itself."""
@@ -204,22 +217,22 @@ class LayerParallel(Settings, nn.Module):
         node = first.grad_fn
         if node is None:
             return
-        me, clock = weakref.ref(self), self.timer("backward") if self._solves() else None
+        me, began = weakref.ref(self), 0.0
 
         def begin(_: Any) -> None:
-            if clock is not None:
-                clock.start()
+            nonlocal began
+            began = time.perf_counter()
 
-        def end(_: Any, __: Any) -> None:
-            if clock is not None:
-                clock.stop()
+        def end(_: Any, __: Any) -> None:  # not called where backward fails
             if (network := me()) is not None:
-                network._end_backward()
+                network._end_backward(time.perf_counter() - began)
 
         node.register_prehook(begin)
         node.register_hook(end)
 
-    def _end_backward(self) -> None:
+    def _end_backward(self, seconds: float) -> None:
+        if self._solves():
+            self.timer("backward").add(seconds)
         self._report("backward", 1)
         if self._network is not None and self._has_states:
             self._network.release_states()  # nothing of a batch stays behind it
@@ -242,6 +255,14 @@ class LayerParallel(Settings, nn.Module):
         for iteration, residual in enumerate(self._network.statistics[which].residuals):
             norm = "not computed" if residual is None else f"{residual:.6e}"
             print(f"  {direction} iteration {iteration}, residual norm {norm}", flush=True)
+
+
+def _tensors(layer: nn.Module) -> list[Tensor]:
+    return [*layer.parameters(), *layer.buffers()]
+
+
+def _weights(layer: nn.Module) -> list[Tensor]:
+    return [tensor.detach().cpu() for tensor in _tensors(layer)]
 
 
 def _share(layers: int, ranks: int, rank: int) -> range:

@@ -22,15 +22,17 @@ def spatial_functions(
             f"(coarsen, refine, coarsen_shape), got {functions!r}"
         )
     chosen = None if levels is None else frozenset(levels)
-    return _on_levels(functions[0], chosen), _on_levels(functions[1], chosen)
+    # weft gives the level of the state that it hands over, torchbraid the finer of the two.
+    return _on_levels(functions[0], chosen, 0), _on_levels(functions[1], chosen, -1)
 
 
-def _on_levels(function: Transfer, levels: frozenset[int] | None) -> Transfer:
+def _on_levels(function: Transfer, levels: frozenset[int] | None, offset: int) -> Transfer:
     def transfer(state: Any, level: int) -> Any:
-        if levels is not None and level not in levels:
+        finer = level + offset
+        if levels is not None and finer not in levels:
             return state
         if isinstance(state, Tensor):
-            return function(state, level)
-        return tuple(function(tensor, level) for tensor in state)
+            return function(state, finer)
+        return tuple(function(tensor, finer) for tensor in state)
 
     return transfer

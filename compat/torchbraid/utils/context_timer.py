@@ -23,8 +23,12 @@ class ContextTimer:
     def stop(self) -> None:
         if self._since is None:
             raise RuntimeError(f"torchbraid (weft): timer '{self._name}' is not running")
-        self._times.append(time.perf_counter() - self._since)
+        self.add(time.perf_counter() - self._since)
         self._since = None
+
+    def add(self, seconds: float) -> None:
+        """A measurement that was made elsewhere."""
+        self._times.append(seconds)
 
     def __enter__(self) -> ContextTimer:
         self.start()
