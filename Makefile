@@ -23,7 +23,7 @@ build:  ## build what changed since `make env`
 test: env  ## every test; ends with "N passed, N failed"
 	@scripts/test.sh all $(MPI)
 
-demo: env  ## the main job on embedded data
+demo: env  ## a fit, and a deep network trained on embedded images, on 2 ranks
 	@scripts/demo.sh
 
 bench: env  ## the benchmarks, into benchmarks/results.jsonl

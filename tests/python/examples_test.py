@@ -1,4 +1,4 @@
-"""The examples run, in Python and C++, and fit what numpy's exact solution says."""
+"""The examples run, in Python and C++, and compute what numpy and plain torch do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,35 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
+from jobs import outside_of_any_job
+from torch import nn
 
 import weft
+import weft.data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAUNCHER = str(ROOT / "scripts" / "mpirun")
-CPP = Path(weft.library_path).parent.parent / "examples" / "linear_regression"
-PROGRAMS = {"python": [sys.executable, str(ROOT / "examples/python/linear_regression.py")], "cpp": [str(CPP)]}
+BUILT = Path(weft.library_path).parent.parent / "examples"
+LANGUAGES = ["cpp", "python"]
+
+
+def run(name: str, language: str, ranks: int, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """An example, on several ranks."""
+    program = [sys.executable, str(ROOT / "examples" / "python" / f"{name}.py")]
+    if language == "cpp":
+        program = [str(BUILT / name)]
+        if not (BUILT / name).exists():
+            pytest.skip("this build has no C++ examples")
+    command = [LAUNCHER, "-n", str(ranks), *program, *options]
+    variables = {**outside_of_any_job(), **environment}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(autouse=True)
+def _the_sample_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_DATA", raising=False)
 
 
 def exact_fit() -> np.ndarray:
@@ -27,13 +49,82 @@ def exact_fit() -> np.ndarray:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("language", sorted(PROGRAMS))
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_linear_regression(language: str, ranks: int) -> None:
-    if language == "cpp" and not CPP.exists():
-        pytest.skip("this build has no C++ examples")
-    command = [LAUNCHER, "-n", str(ranks), *PROGRAMS[language]]
-    job = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    job = run("linear_regression", language, ranks)
     assert job.returncode == 0, job.stdout + job.stderr
     line = re.search(rf"{ranks} ranks: (\S+) (\S+) (\S+)", job.stdout)
     assert line, job.stdout
     assert np.allclose([float(number) for number in line.groups()], exact_fit(), atol=1e-6)
+
+
+def epochs_of_mnist(language: str, ranks: int, *options: str) -> np.ndarray:
+    """Loss and test accuracy of each epoch of a small run."""
+    short = ["--steps", "8", "--images", "300", "--epochs", "2"]
+    job = run("layer_parallel_mnist", language, ranks, *short, *options)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert f"8 layers on {ranks} ranks, 300 images" in job.stdout
+    epochs = re.findall(r"epoch \d+: loss (\S+), test accuracy (\S+), residuals .* \S+ \S+, \S+ s", job.stdout)
+    assert len(epochs) == 2, job.stdout
+    return np.array(epochs, dtype=float)
+
+
+def plain_epochs_of_mnist() -> np.ndarray:
+    """The same training without weft's solver: layers in a loop, torch's own backward, on one process."""
+    train, test = weft.data.mnist()
+    torch.manual_seed(1)
+    opening = nn.Conv2d(1, 4, 3, padding=1)
+    layers = [nn.Conv2d(4, 4, 3, padding=1) for _ in range(8)]
+    closing = nn.Linear(4 * 28 * 28, 10)
+    parameters = [parameter for module in (opening, *layers, closing) for parameter in module.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+    def scores(images: torch.Tensor) -> torch.Tensor:
+        x = opening(images.float() / 255).relu()
+        for layer in layers:
+            x = x + layer(x).relu() / 8
+        return closing(x.flatten(1))
+
+    numbers = torch.linspace(0, 3999, 300).long()
+    epochs = []
+    for epoch in range(2):
+        losses = []
+        for batch in weft.data.shuffled_batches(300, epoch, size=50, seed=1):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(scores(train.images[numbers[batch]]), train.labels[numbers[batch]])
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        with torch.no_grad():
+            right = (scores(test.images).argmax(1) == test.labels).float().mean().item()
+        epochs.append((np.mean(losses), right))
+    return np.array(epochs)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_layer_parallel_mnist_is_the_same_on_any_number_of_ranks(language: str) -> None:
+    one, two = (epochs_of_mnist(language, ranks) for ranks in (1, 2))
+    assert one[1, 0] < one[0, 0] - 0.05, f"the loss did not fall: {one}"
+    np.testing.assert_allclose(two[:, 0], one[:, 0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_layer_parallel_mnist_is_a_plain_loop_when_the_solver_has_converged(language: str) -> None:
+    epochs = epochs_of_mnist(language, 2, "--iterations", "6")
+    plain = plain_epochs_of_mnist()
+    np.testing.assert_allclose(epochs[:, 0], plain[:, 0], rtol=0, atol=1e-4)
+    np.testing.assert_allclose(epochs[:, 1], plain[:, 1], rtol=0, atol=0.004)  # an image or two lie on the border
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_layer_parallel_mnist_without_images(language: str, tmp_path: Path) -> None:
+    job = run("layer_parallel_mnist", language, 2, WEFT_DATA=str(tmp_path))
+    assert job.returncode != 0
+    assert "WEFT_DATA" in job.stderr and str(tmp_path) in job.stderr
+
+
+def test_layer_parallel_mnist_with_options_that_make_no_sense() -> None:
+    for options in (["--steps"], ["--steps", "none"], ["--depth", "3"], ["--batch", "0"]):
+        job = run("layer_parallel_mnist", "cpp", 1, *options)
+        assert job.returncode == 1
+        assert "--iterations" in job.stderr and options[0] in job.stderr, job.stderr
