@@ -199,7 +199,9 @@ class _Propagation(fx.Interpreter):
             with torch.no_grad(), TrafficWatch() as watch:
                 result, note = self._result(n)
         except Exception as error:
-            raise NotImplementedError(f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}") from error
+            raise NotImplementedError(
+                f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}"
+            ) from error
         if n.op in ("call_module", "call_function", "call_method"):
             self.rows.append(self._row(n, result, watch.traffic, note))
         return result
