@@ -18,10 +18,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from weft.spatial.traffic import TrafficWatch
 
 import weft
 from weft import spatial
-from weft.spatial.traffic import TrafficWatch
 
 
 def layers(kind: type[nn.Conv2d]) -> nn.Sequential:

@@ -97,7 +97,7 @@ def main() -> None:
     torch.manual_seed(0)
     net = weft.spatial.parallelize(UNet(), grid, (arguments.batch, 1, arguments.size, arguments.size))
     net.explain()
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     for step in range(arguments.steps):
         images, truth = pictures(step, arguments.batch, arguments.size)
         optimizer.zero_grad()

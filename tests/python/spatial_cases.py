@@ -1,4 +1,4 @@
-"""Random layers on random tiles, and the same by one process with plain torch. A seed and a number of ranks give a case."""
+"""Random layers on random tiles, and the same by one process with plain torch. Seed and number of ranks give a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks as users write them, unaware of tiles: a residual one, a U-Net, one that flattens, a fully convolutional one."""
+"""Networks as users write them, unaware of tiles: a residual one, a U-Net, one that flattens."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ void send_weights(nn::Module& net, const Comm& comm) {
 
 SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, const Sizes& input_shape)
     : net_(std::move(net)), layout_(Layout::balanced(grid, field_of(input_shape, grid))) {
-  append("", net_.ptr());
+  for (const auto& child : net_->named_children()) append(child.key(), child.value());
   send_weights(*net_, grid->comm());
   Sizes sizes = layout_->tile().sizes();
   sizes.insert(sizes.begin(), {1, input_shape[input_shape.size() - layout_->dims() - 1]});
@@ -60,11 +60,7 @@ SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, co
 }
 
 void SplitSequential::append(const std::string& name, const std::shared_ptr<nn::Module>& module) {
-  if (const auto inner = std::dynamic_pointer_cast<nn::SequentialImpl>(module)) {
-    for (const auto& child : inner->named_children()) {
-      append(name.empty() ? child.key() : name + "." + child.key(), child.value());
-    }
-  } else if (std::dynamic_pointer_cast<nn::LinearImpl>(module)) {
+  if (std::dynamic_pointer_cast<nn::LinearImpl>(module)) {
     append_linear(name, module);
   } else {
     steps_.push_back(step_of(name, module));
