@@ -8,7 +8,7 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance lint format clean distclean
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial lint format clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,9 @@ test-tsan:  ## the C++ tests under ThreadSanitizer
 
 conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2, 4 and 8 ranks: half an hour
 	@scripts/conformance.sh
+
+test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ranks: a quarter of an hour
+	@scripts/test_spatial.sh
 
 test-package:  ## `pip install .` into an empty prefix, and import
 	@scripts/test.sh package

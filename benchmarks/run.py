@@ -35,6 +35,7 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "4", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/process_group/ddp_step.py")],
     ],
+    "spatial": [[MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/spatial/convolution.py")]],
 }
 
 

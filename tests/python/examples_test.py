@@ -1,10 +1,12 @@
-"""The examples run, in Python and C++, and compute what numpy and plain torch do."""
+"""The examples run, in Python and C++, and compute what numpy and plain torch do; split or not, the same."""
 
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +40,9 @@ def run(name: str, language: str, ranks: int, *options: str, **environment: str)
 @pytest.fixture(autouse=True)
 def _the_sample_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_DATA", raising=False)
+
+
+UNET_OPTIONS = {"python": ["--size", "32", "--steps", "4"], "cpp": ["32", "4"]}
 
 
 def exact_fit() -> np.ndarray:
@@ -128,3 +133,27 @@ def test_layer_parallel_mnist_with_options_that_make_no_sense() -> None:
         job = run("layer_parallel_mnist", "cpp", 1, *options)
         assert job.returncode == 1
         assert "--iterations" in job.stderr and options[0] in job.stderr, job.stderr
+
+
+def unet(language: str, ranks: int, *arguments: str) -> float:
+    """The loss of the last step."""
+    job = run("unet_segmentation", language, ranks, *UNET_OPTIONS[language], *arguments)
+    assert job.returncode == 0, job.stdout + job.stderr
+    line = re.search(rf"{ranks} ranks: final loss (\S+),", job.stdout)
+    assert line, job.stdout
+    return float(line.group(1))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_unet_trains_alike_on_any_number_of_ranks(language: str) -> None:
+    alone = unet(language, 1)
+    assert unet(language, 2) == pytest.approx(alone, abs=1e-4)
+
+
+def test_unet_writes_pictures(tmp_path: Path) -> None:
+    unet("python", 2, "--output", str(tmp_path))
+    for name in ("input", "truth", "prediction"):
+        data = (tmp_path / f"{name}.png").read_bytes()
+        assert data.startswith(b"\x89PNG\r\n\x1a\n") and struct.unpack(">II", data[16:24]) == (32, 32)
+        body = zlib.decompress(data[41 : 41 + struct.unpack(">I", data[33:37])[0]])
+        assert len(body) == 32 * (1 + 3 * 32)

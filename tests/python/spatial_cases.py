@@ -1,4 +1,4 @@
-"""Random layers on random tiles, and the same by one process with plain torch. A seed and a number of ranks give a case."""
+"""Random layers on random tiles, and the same by one process with plain torch. Seed and number of ranks give a case."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def convolution(draw: Draw) -> Case:
         bias = w[1] if len(w) > 1 else None
         return S.conv(x, w[0], bias, stride, padding, dilation, groups, mode, split)
 
-    return Case(f"conv {kernel=} {stride=} {padding=} {dilation=} {mode} {groups=} {split=}", x, layout, serial, tiled, weights)
+    return Case(
+        f"conv {kernel=} {stride=} {padding=} {dilation=} {mode} {groups=} {split=}", x, layout, serial, tiled, weights
+    )
 
 
 def transposed_convolution(draw: Draw) -> Case:
@@ -126,9 +128,7 @@ def transposed_convolution(draw: Draw) -> Case:
     function = getattr(F, f"conv_transpose{draw.dims}d")
 
     def apply(f: Callable[..., object]) -> Callable[..., object]:
-        return lambda x, w: f(
-            x, w[0], w[1] if len(w) > 1 else None, stride, padding, output_padding, groups, dilation
-        )
+        return lambda x, w: f(x, w[0], w[1] if len(w) > 1 else None, stride, padding, output_padding, groups, dilation)
 
     name = f"conv_transpose {kernel=} {stride=} {padding=} {output_padding=} {dilation=} {groups=}"
     return Case(name, x, layout, apply(function), apply(S.conv_transpose), weights)
@@ -140,7 +140,9 @@ def window(draw: Draw, dilated: bool) -> tuple[list[int], list[int], list[int], 
     padding = [draw.between(0, k // 2) for k in kernel]
     dilation = draw.each(1, 3) if dilated else [1] * draw.dims
     shape = [
-        max(draw.between(1, draw.largest), d * (k - 1) + 1 - 2 * p, d)  # torch crashes where a window has no cell at all
+        max(
+            draw.between(1, draw.largest), d * (k - 1) + 1 - 2 * p, d
+        )  # torch crashes where a window has no cell at all
         for k, d, p in zip(kernel, dilation, padding, strict=True)
     ]
     return kernel, stride, padding, dilation, shape

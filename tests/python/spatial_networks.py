@@ -1,4 +1,4 @@
-"""Networks as users write them, unaware of tiles: a residual one, a U-Net, one that flattens, a fully convolutional one."""
+"""Networks as users write them, unaware of tiles: a residual one, a U-Net, one that flattens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class Block(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample = None
         if stride != 1 or channels != outputs:
-            self.downsample = nn.Sequential(nn.Conv2d(channels, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         identity = x if self.downsample is None else self.downsample(x)

@@ -169,9 +169,7 @@ class FlattensBatch(nn.Module):
         (nn.Sequential(nn.Conv2d(3, 4, 3, padding=12, padding_mode="reflect")), "reflect needs a field of at least"),
     ],
 )
-def test_what_cannot_be_split_is_refused_by_name(
-    net: nn.Module, text: str, grid: Grid, works_afterwards: None
-) -> None:
+def test_what_cannot_be_split_is_refused_by_name(net: nn.Module, text: str, grid: Grid, works_afterwards: None) -> None:
     with pytest.raises(NotImplementedError) as raised:
         spatial.parallelize(net, grid, (1, 3, 12, 12))
     assert text in str(raised.value)

@@ -175,6 +175,7 @@ DistTensor transposed_convolution(const DistTensor& x, const Tensor& weight, con
   const auto shared_bias = shared.size() > 1 ? std::optional<Tensor>(shared[1]) : std::nullopt;
   const Tensor inputs = halo_exchange(x.local, halo.plan);
   const auto sizes = result_sizes(x, weight.size(1) * options.groups, halo.outputs);
+  if (inputs.is_meta()) return {at::empty(sizes, inputs.options()), halo.outputs};
   if (c10::multiply_integers(sizes) == 0) return {nothing_like(inputs, sizes), halo.outputs};
   const Tensor y =
       inputs.numel() == 0 ? at::zeros(sizes, inputs.options()) : transposed_tile(inputs, halo, windows, kernel);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -72,9 +73,21 @@ class ConvolutionNode final : public torch::autograd::Node {
   std::optional<std::vector<std::int64_t>> bias_sizes_;
 };
 
+// For tensors without data, which torch convolves in Python only.
+std::vector<std::int64_t> result_sizes(const Tensor& padded, const Kernel& kernel) {
+  std::vector<std::int64_t> sizes{padded.size(0), kernel.weight.size(0)};
+  for (std::size_t i = 0; i < kernel.stride.size(); ++i) {
+    const auto dim = static_cast<std::int64_t>(i) + 2;
+    const std::int64_t reach = kernel.dilation[i] * (kernel.weight.size(dim) - 1);
+    sizes.push_back((padded.size(dim) + 2 * kernel.padding[i] - reach - 1) / kernel.stride[i] + 1);
+  }
+  return sizes;
+}
+
 }  // namespace
 
 Tensor apply_kernel(const Tensor& padded, const Kernel& kernel) {
+  if (padded.is_meta()) return at::empty(result_sizes(padded, kernel), padded.options());
   const std::vector<std::int64_t> no_output_padding(kernel.stride.size(), 0);
   return at::convolution(padded, kernel.weight, kernel.bias, kernel.stride, kernel.padding, kernel.dilation,
                          /*transposed=*/false, no_output_padding, kernel.groups);

@@ -100,8 +100,10 @@ Tensor communicate_back(const Tensor& g, const HaloPlanPtr& plan, std::int64_t t
   return collective::interruptible([&] {
     std::optional<Transfer> transfer;
     if (EarlyReply* early = std::exchange(t_early, nullptr)) transfer = early->take(g);
+    // A gradient that left early was made for this exchange alone, so that its memory can become the result's.
+    const bool ours = transfer.has_value();
     if (!transfer) transfer = Transfer::of_gradients(g, *plan, collective::current_direction(), agreed);
-    Tensor tile = with_own_gradients(g, *plan);
+    Tensor tile = with_own_gradients(g, *plan, ours);
     transfer->finish_gradients(tile, *plan);
     return tile;
   });

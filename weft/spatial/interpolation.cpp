@@ -1,5 +1,6 @@
 #include "weft/spatial/interpolation.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
@@ -139,14 +140,14 @@ DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& out
       [&](std::size_t i, const Range& range) { return resampler.taps(i, range).needed(); }, partition::Border::kZeros);
   Tensor y = halo_exchange(x.local, halo.plan);
   const auto tile = halo.outputs->tile();
-  for (std::size_t i = 0; i < x.dims() && !tile.empty(); ++i) {
+  for (std::size_t i = 0; i < x.dims() && !tile.empty() && !y.is_meta(); ++i) {
     y = resampled(y, x.leading() + static_cast<std::int64_t>(i), resampler.taps(i, tile.ranges[i]),
                   halo.plan->needed().ranges[i].begin, mode == Resampling::kLinear);
   }
-  if (!tile.empty()) return {y, halo.outputs};
+  if (!tile.empty() && !y.is_meta()) return {y, halo.outputs};
   auto empty = y.sizes().vec();
   for (std::size_t i = 0; i < x.dims(); ++i) empty[static_cast<std::size_t>(x.leading()) + i] = tile.ranges[i].size();
-  return {nothing_like(y, empty), halo.outputs};
+  return {y.is_meta() ? at::empty(empty, y.options()) : nothing_like(y, empty), halo.outputs};
 }
 
 }  // namespace weft::spatial

@@ -51,7 +51,7 @@ Moments joined(const Moments& mine, const Tensor& count, const Comm& comm) {
 // Moments over `dims` of a view of the tile; the result has the other dimensions.
 Moments moments(const Tensor& view, const std::vector<std::int64_t>& dims, const Tensor& count, const Comm& comm) {
   Moments mine;
-  if (view.numel() > 0) {
+  if (view.numel() > 0 && !view.is_meta()) {
     std::tie(mine.variance, mine.mean) = at::var_mean(view, dims, /*correction=*/0);
   } else {
     auto sizes = view.sizes().vec();

@@ -183,9 +183,10 @@ Tensor with_own_cells(const Tensor& x, const HaloPlan& plan, double fill) {
   return padded;
 }
 
-Tensor with_own_gradients(const Tensor& g, const HaloPlan& plan) {
-  Tensor tile = fresh(plan.sizes(g, plan.owned()), g);
+Tensor with_own_gradients(const Tensor& g, const HaloPlan& plan, bool reuse) {
   const Piece* const covering = covering_piece(plan);
+  if (reuse && covering != nullptr && plan.list().own.size() == 1) return region(g, covering->target, plan.needed());
+  Tensor tile = fresh(plan.sizes(g, plan.owned()), g);
   if (covering != nullptr) {
     tile.copy_(region(g, covering->target, plan.needed()));
   } else {

@@ -44,7 +44,7 @@ class Transfer {
 
 // The needed box with this rank's own cells and the fill value in it; what others own is left uninitialised.
 [[nodiscard]] at::Tensor with_own_cells(const at::Tensor& x, const HaloPlan& plan, double fill);
-// The tile with what the rank's own part of the needed box adds to it.
-[[nodiscard]] at::Tensor with_own_gradients(const at::Tensor& g, const HaloPlan& plan);
+// The tile with what the rank's own part of the needed box adds to it; with `reuse` a view of `g` where that will do.
+[[nodiscard]] at::Tensor with_own_gradients(const at::Tensor& g, const HaloPlan& plan, bool reuse = false);
 
 }  // namespace weft::spatial

@@ -1,4 +1,4 @@
-"""torch's functions that tiles can compute by themselves: elementwise ones, and those along dimensions that are whole."""
+"""torch's functions that tiles compute by themselves: elementwise ones, and those along dimensions that are whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def aligned(arg: Any, like: DistTensor) -> Any:
         if arg.layout.shape != like.layout.shape:
             raise ValueError(f"weft: cannot combine tiles of {arg.layout.shape} and of {like.layout.shape}")
         return arg.repartition(like.layout).local
-    if not isinstance(arg, Tensor) or arg.dim() == 0 and not arg.requires_grad:
+    if not isinstance(arg, Tensor) or (arg.dim() == 0 and not arg.requires_grad):
         return arg
     tail = tuple(arg.shape[-like.layout.dims :]) if arg.dim() >= like.layout.dims else ()
     if tail == like.layout.shape and any(n > 1 for n in tail):

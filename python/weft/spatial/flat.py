@@ -86,7 +86,5 @@ def view(x: DistTensor, *sizes: Any) -> FlatTiles:
     raise NotImplementedError(f"weft: view{tuple(wanted)} of {x!r}; only view(batch, -1) is defined")
 
 
-for _function in (torch.flatten, Tensor.flatten):
-    HANDLERS[_function] = flatten
-for _function in (Tensor.view, Tensor.reshape, torch.reshape):
-    HANDLERS[_function] = view
+HANDLERS.update(dict.fromkeys((torch.flatten, Tensor.flatten), flatten))
+HANDLERS.update(dict.fromkeys((Tensor.view, Tensor.reshape, torch.reshape), view))

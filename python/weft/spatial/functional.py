@@ -252,8 +252,7 @@ def cross_entropy(
 
 
 def mse_loss(x: DistTensor, target: DistTensor | Tensor, *_: Any, reduction: str = "mean") -> Tensor:
-    difference = x - target
-    squares = difference * difference
+    squares: DistTensor = HANDLERS[torch.square](HANDLERS[torch.sub](x, target))
     return squares.sum_all() if reduction == "sum" else squares.mean_all()
 
 

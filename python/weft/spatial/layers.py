@@ -5,7 +5,6 @@ Each takes a DistTensor; given a plain tensor, which every rank then holds whole
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,13 +19,11 @@ ConvTranspose1d ConvTranspose2d ConvTranspose3d CrossEntropyLoss Dropout Dropout
 InstanceNorm1d InstanceNorm2d InstanceNorm3d L2Pool LPPool1d LPPool2d LPPool3d LayerNorm LocalDefilter LocalFilter
 MaxPool1d MaxPool2d MaxPool3d MSELoss TileLinear Upsample""".split()
 
-Tiles = DistTensor | Tensor
-
 
 class _Conv:
     split_interior = False  # see functional.conv
 
-    def forward(self: Any, x: Tiles) -> Tiles:
+    def forward(self: Any, x: Any) -> Any:
         if not isinstance(x, DistTensor):
             return super().forward(x)  # type: ignore[misc]
         geometry = (self.stride, self.padding, self.dilation, self.groups, self.padding_mode, self.split_interior)
@@ -46,7 +43,7 @@ class Conv3d(_Conv, nn.Conv3d):
 
 
 class _ConvTranspose:
-    def forward(self: Any, x: Tiles, output_size: Sequence[int] | None = None) -> Tiles:
+    def forward(self: Any, x: Any, output_size: Any = None) -> Any:
         if not isinstance(x, DistTensor):
             return super().forward(x, output_size)  # type: ignore[misc]
         padding = self.output_padding
@@ -94,7 +91,7 @@ class L2Pool(nn.Module):
 
 
 class _BatchNorm:
-    def forward(self: Any, x: Tiles) -> Tiles:
+    def forward(self: Any, x: Any) -> Any:
         if not isinstance(x, DistTensor):
             return super().forward(x)  # type: ignore[misc]
         average = 0.0 if self.momentum is None else self.momentum
@@ -105,8 +102,8 @@ class _BatchNorm:
                 average = 1.0 / float(self.num_batches_tracked)
         training = self.training or self.running_mean is None
         tracked = not self.training or self.track_running_stats
-        running = (self.running_mean, self.running_var) if tracked else (None, None)
-        return S.batch_norm(x, *running, self.weight, self.bias, training, average, self.eps)
+        mean, var = (self.running_mean, self.running_var) if tracked else (None, None)
+        return S.batch_norm(x, mean, var, self.weight, self.bias, training, average, self.eps)
 
 
 class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
@@ -122,7 +119,7 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
 
 
 class _InstanceNorm:
-    def forward(self: Any, x: Tiles) -> Tiles:
+    def forward(self: Any, x: Any) -> Any:
         if not isinstance(x, DistTensor):
             return super().forward(x)  # type: ignore[misc]
         if self.track_running_stats:

@@ -21,7 +21,7 @@ __all__ = ["SplitNetwork", "parallelize"]
 # Layers whose class decides; the others hand their tensors to functions that know tiles.
 _SWAPPED = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d BatchNorm3d
 InstanceNorm1d InstanceNorm2d InstanceNorm3d Dropout Dropout1d Dropout2d Dropout3d""".split()
-SWAPS: dict[type, type] = {getattr(nn, name): getattr(layers, name) for name in _SWAPPED}
+SWAPS: dict[type, Any] = {getattr(nn, name): getattr(layers, name) for name in _SWAPPED}
 
 
 class Tiles(nn.Module):
@@ -199,13 +199,15 @@ class _Propagation(fx.Interpreter):
             with torch.no_grad(), TrafficWatch() as watch:
                 result, note = self._result(n)
         except Exception as error:
-            raise NotImplementedError(f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}") from error
+            raise NotImplementedError(
+                f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}"
+            ) from error
         if n.op in ("call_module", "call_function", "call_method"):
             self.rows.append(self._row(n, result, watch.traffic, note))
         return result
 
     def _result(self, n: fx.Node) -> tuple[Any, str]:
-        module = self.fetch_attr(n.target) if n.op == "call_module" else None
+        module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         if isinstance(module, nn.Linear):
             x = self.fetch_args_kwargs_from_env(n)[0][0]
             if isinstance(x, FlatTiles):
@@ -232,7 +234,7 @@ class _Propagation(fx.Interpreter):
     def _row(self, n: fx.Node, result: Any, traffic: Traffic, note: str) -> Row:
         weights = 0
         if n.op == "call_module" and note != "weights split" and isinstance(result, DistTensor):
-            weights = sum(p.numel() * p.element_size() for p in self.fetch_attr(n.target).parameters())
+            weights = sum(p.numel() * p.element_size() for p in self.fetch_attr(str(n.target)).parameters())
         name = str(n.target) if n.op == "call_module" else n.name
         return Row(name, _kind(self, n), _describe(result), traffic, weights, note)
 
@@ -278,7 +280,7 @@ def _apply(plan: _Propagation, network: SplitNetwork) -> None:
         if node.name in plan.gathered:
             with network.graph.inserting_after(node):
                 whole = network.graph.call_module("_whole", (node,))
-            node.replace_all_uses_with(whole, lambda user, whole=whole: user is not whole)  # type: ignore[misc]
+            node.replace_all_uses_with(whole, lambda user, whole=whole: user is not whole)
     network.recompile()
 
 

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Random layers on tiles against one process, every seed once: scripts/test_spatial.sh [<cases for each number of ranks>]
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cases=${1:-400}
+seed=100000
+status=0
+for ranks in 2 3 4 6 9; do
+  echo "== $cases cases from seed $seed on $ranks ranks =="
+  WEFT_SPATIAL_CASES=$cases WEFT_SPATIAL_SEED=$seed scripts/mpirun -n "$ranks" .venv/bin/python -m pytest -q \
+    -p no:cacheprovider tests/python/spatial_random_test.py || status=1
+  seed=$((seed + cases))
+done
+exit $status

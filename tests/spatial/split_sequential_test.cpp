@@ -1,0 +1,138 @@
+// parallelize in C++: networks of torch's frontend on tiles, against the same network in one process.
+#include "weft/spatial/split_sequential.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/modules/pooling.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/nn/modules/upsampling.h>
+
+#include "tests/collective/single_process.h"
+#include "weft/spatial/loss.h"
+
+namespace weft::spatial {
+namespace {
+
+namespace nn = torch::nn;
+using collective::comm;
+using collective::expect_close;
+using collective::expect_works;
+using collective::rank;
+using collective::Shape;
+using collective::size;
+using collective::values;
+using testing::HasSubstr;
+
+RankGridPtr column() {
+  static const auto grid = c10::make_intrusive<RankGrid>(comm(), Shape{size(), 1});
+  return grid;
+}
+
+nn::Sequential dense() {
+  return nn::Sequential(
+      nn::Conv2d(nn::Conv2dOptions(2, 4, 3).padding(torch::kSame)), nn::BatchNorm2d(4), nn::ReLU(), nn::MaxPool2d(2),
+      nn::Conv2d(nn::Conv2dOptions(4, 4, 5).padding(2).padding_mode(torch::kReflect)), nn::GroupNorm(2, 4),
+      nn::LeakyReLU(), nn::AvgPool2d(nn::AvgPool2dOptions(3).stride(1).padding(1)),
+      nn::ConvTranspose2d(nn::ConvTranspose2dOptions(4, 3, 2).stride(2)),
+      nn::Upsample(nn::UpsampleOptions().scale_factor(std::vector<double>{2, 2}).mode(torch::kNearest)));
+}
+
+nn::Sequential classifier() {
+  return nn::Sequential(nn::Conv2d(2, 3, 3), nn::Tanh(), nn::Flatten(), nn::Sigmoid(), nn::Linear(3 * 11 * 7, 5),
+                        nn::ReLU(), nn::Linear(5, 2));
+}
+
+nn::Sequential pooled() {
+  return nn::Sequential(nn::Conv2d(2, 3, 3), nn::AdaptiveAvgPool2d(1), nn::Flatten(), nn::Linear(3, 2));
+}
+
+// Two networks with the same weights on all ranks.
+std::pair<nn::Sequential, nn::Sequential> twins(nn::Sequential (*make)()) {
+  auto a = make();
+  auto b = make();
+  a->to(at::kDouble);
+  b->to(at::kDouble);
+  std::int64_t seed = 0;
+  const at::NoGradGuard no_grad;
+  auto theirs = b->parameters();
+  for (const auto& parameter : a->parameters()) {
+    parameter.copy_(values(parameter.sizes(), ++seed) * 0.3);
+    theirs[static_cast<std::size_t>(seed) - 1].copy_(parameter);
+  }
+  return {a, b};
+}
+
+TEST(SplitSequentialTest, DenseNetworkEqualsOneProcess) {
+  auto [alone, given] = twins(&dense);
+  const SplitSequential split = parallelize(given, column(), {2, 13, 10});
+  const at::Tensor x = values({2, 2, 13, 10}, 9);
+  const at::Tensor expected = alone->forward(x);
+  const at::Tensor weight = values(expected.sizes(), 10);
+  (expected * weight).sum().backward();
+  const DistTensor y = split.tiles(x);
+  expect_close(y.local, tile_of(expected, y.layout).local, "result");
+  backward((y.local * tile_of(weight, y.layout).local).sum());
+  const auto theirs = given->parameters();
+  std::size_t i = 0;
+  for (const auto& parameter : alone->parameters()) expect_close(theirs[i++].grad(), parameter.grad(), "gradient");
+  const auto buffers = given->buffers();
+  i = 0;
+  for (const auto& buffer : alone->buffers()) expect_close(buffers[i++], buffer, "running statistics");
+}
+
+TEST(SplitSequentialTest, LinearLayersAreSplitAndPutBack) {
+  for (auto* const make : {&classifier, &pooled}) {
+    auto [alone, given] = twins(make);
+    SplitSequential split = parallelize(given, column(), {2, 13, 9});
+    const at::Tensor x = values({2, 2, 13, 9}, 9);
+    const at::Tensor expected = alone->forward(x);
+    const at::Tensor weight = values(expected.sizes(), 10);
+    (expected * weight).sum().backward();
+    const at::Tensor y = split.whole(x);
+    expect_close(y, expected, "result");
+    backward((y * weight).sum());
+    const at::NoGradGuard no_grad;
+    for (const auto& parameter : split.parameters()) parameter.sub_(parameter.grad());
+    split.save();
+    const auto theirs = given->parameters();
+    std::size_t i = 0;
+    for (const auto& parameter : alone->parameters()) {
+      expect_close(theirs[i++], parameter - parameter.grad(), "after a step");
+    }
+  }
+}
+
+TEST(SplitSequentialTest, ExplainsItself) {
+  const SplitSequential split = parallelize(dense(), column(), {2, 13, 10});
+  EXPECT_THAT(split.explain(), HasSubstr("0  Conv2dImpl  [1, 4, 13, 10], tile [0, "));
+  EXPECT_THAT(split.explain(), HasSubstr("5  GroupNormImpl"));
+}
+
+template <class Run>
+std::string text_of(Run&& run) {
+  try {
+    run();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(SplitSequentialTest, RefusesByName) {
+  EXPECT_THAT(
+      text_of([] { (void)parallelize(nn::Sequential(nn::Conv2d(2, 3, 3), nn::Softmax(3)), column(), {2, 9, 9}); }),
+      HasSubstr("cannot split '1' (SoftmaxImpl)"));
+  EXPECT_THAT(text_of([] { (void)parallelize(nn::Sequential(nn::Conv2d(2, 3, 30)), column(), {2, 9, 9}); }),
+              HasSubstr("does not fit into 9 cells"));
+  EXPECT_THAT(text_of([] { (void)parallelize(nn::Sequential(nn::Linear(3, 3)), column(), {2, 9, 9}); }),
+              HasSubstr("cannot split '0' (Linear)"));
+  expect_works(comm());
+}
+
+}  // namespace
+}  // namespace weft::spatial

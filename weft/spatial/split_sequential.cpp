@@ -1,0 +1,166 @@
+#include "weft/spatial/split_sequential.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/nn/modules/linear.h>
+
+#include "weft/collective/broadcast.h"
+#include "weft/spatial/linear.h"
+
+namespace weft::spatial {
+namespace {
+
+namespace nn = torch::nn;
+using at::Tensor;
+using Sizes = std::vector<std::int64_t>;
+
+Sizes field_of(const Sizes& input_shape, const RankGridPtr& grid) {
+  const std::size_t dims = grid->grid().dims();
+  TORCH_CHECK_VALUE(input_shape.size() == dims + 1 || input_shape.size() == dims + 2, "weft: a grid of ",
+                    grid->grid().describe(), " expects an input [batch, channels, ...] or [channels, ...], got ",
+                    at::IntArrayRef(input_shape));
+  return Sizes(input_shape.end() - static_cast<std::ptrdiff_t>(dims), input_shape.end());
+}
+
+Tensor cut(const Tensor& weight, std::int64_t channels, const LayoutPtr& layout) {
+  Sizes sizes{weight.size(0), channels};
+  const auto shape = layout->shape();
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  return tile_of(weight.detach().view(sizes), layout).local.clone();
+}
+
+std::string row(const LayerStep& step, const Flow& y) {
+  std::ostringstream text;
+  text << step.name << "  " << step.kind << "  ";
+  if (const auto* tiles = std::get_if<DistTensor>(&y)) {
+    text << at::IntArrayRef(tiles->sizes()) << ", tile " << tiles->layout->tile().describe();
+  } else if (const auto* whole = std::get_if<Tensor>(&y)) {
+    text << whole->sizes() << ", whole";
+  } else {
+    text << "flattened tiles";
+  }
+  return text.str();
+}
+
+void send_weights(nn::Module& net, const Comm& comm) {
+  const at::NoGradGuard no_grad;
+  for (const Tensor& tensor : net.parameters()) tensor.detach().copy_(collective::broadcast(tensor.detach(), comm));
+  for (const Tensor& tensor : net.buffers()) tensor.copy_(collective::broadcast(tensor, comm));
+}
+
+}  // namespace
+
+SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, const Sizes& input_shape)
+    : net_(std::move(net)), layout_(Layout::balanced(grid, field_of(input_shape, grid))) {
+  for (const auto& child : net_->named_children()) append(child.key(), child.value());
+  send_weights(*net_, grid->comm());
+  Sizes sizes = layout_->tile().sizes();
+  sizes.insert(sizes.begin(), {1, input_shape[input_shape.size() - layout_->dims() - 1]});
+  propagate(at::empty(sizes, at::TensorOptions().device(at::kMeta)));
+}
+
+void SplitSequential::append(const std::string& name, const std::shared_ptr<nn::Module>& module) {
+  if (std::dynamic_pointer_cast<nn::LinearImpl>(module)) {
+    append_linear(name, module);
+  } else {
+    steps_.push_back(step_of(name, module));
+  }
+}
+
+// Which tiles it gets is known when the first tensor comes, the one without data.
+void SplitSequential::append_linear(const std::string& name, const std::shared_ptr<nn::Module>& module) {
+  const auto linear_layer = std::dynamic_pointer_cast<nn::LinearImpl>(module);
+  auto split = std::make_shared<SplitLinear>(SplitLinear{module, {}, nullptr});
+  linears_.push_back(split);
+  steps_.push_back({name, "Linear", [linear_layer, split](const Flow& x) -> Flow {
+                      if (const auto* whole = std::get_if<Tensor>(&x)) {
+                        if (!whole->is_meta()) return linear_layer->forward(*whole);
+                        return at::empty({whole->size(0), linear_layer->options.out_features()}, whole->options());
+                      }
+                      const auto* flat = std::get_if<Flattened>(&x);
+                      TORCH_CHECK_NOT_IMPLEMENTED(flat != nullptr, "weft: a linear layer takes flattened tiles only");
+                      const DistTensor& tiles = flat->tiles;
+                      if (!split->weight.defined()) {
+                        split->layout = tiles.layout;
+                        split->weight = cut(linear_layer->weight, tiles.local.size(1), tiles.layout);
+                        split->weight.set_requires_grad(linear_layer->weight.requires_grad());
+                      }
+                      const Tensor bias =
+                          linear_layer->bias.defined() ? matching(linear_layer->bias, tiles.local) : Tensor();
+                      return linear(tiles, matching(split->weight, tiles.local),
+                                    bias.defined() ? std::optional<Tensor>(bias) : std::nullopt);
+                    }});
+}
+
+void SplitSequential::propagate(Tensor x) {
+  const at::NoGradGuard no_grad;
+  Flow flow = DistTensor{std::move(x), layout_};
+  for (const LayerStep& step : steps_) {
+    try {
+      flow = step.run(flow);
+    } catch (const std::exception& error) {
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "weft: parallelize cannot split '", step.name, "' (", step.kind,
+                                  "): ", error.what());
+    }
+    rows_.push_back(row(step, flow));
+  }
+}
+
+Flow SplitSequential::forward(const Tensor& x) const {
+  const auto tail = x.sizes().slice(static_cast<std::size_t>(x.dim()) - layout_->dims());
+  Flow flow = tail == at::IntArrayRef(layout_->shape()) ? tile_of(x, layout_) : DistTensor{x, layout_};
+  std::get<DistTensor>(flow).validate();
+  for (const LayerStep& step : steps_) flow = step.run(flow);
+  return flow;
+}
+
+DistTensor SplitSequential::tiles(const Tensor& x) const {
+  const Flow y = forward(x);
+  TORCH_CHECK(std::holds_alternative<DistTensor>(y), "weft: this network does not end in tiles");
+  return std::get<DistTensor>(y);
+}
+
+Tensor SplitSequential::whole(const Tensor& x) const {
+  const Flow y = forward(x);
+  TORCH_CHECK(std::holds_alternative<Tensor>(y), "weft: this network does not end in a tensor that every rank has");
+  return std::get<Tensor>(y);
+}
+
+std::vector<Tensor> SplitSequential::parameters() const {
+  std::vector<Tensor> result;
+  for (const Tensor& parameter : net_->parameters()) {
+    const auto split = std::find_if(linears_.begin(), linears_.end(), [&](const auto& linear) {
+      return linear->weight.defined() && linear->module->named_parameters()["weight"].is_same(parameter);
+    });
+    result.push_back(split == linears_.end() ? parameter : (*split)->weight);
+  }
+  return result;
+}
+
+void SplitSequential::save() {
+  const at::NoGradGuard no_grad;
+  for (const auto& linear : linears_) {
+    if (!linear->weight.defined()) continue;
+    linear->module->named_parameters()["weight"].copy_(all_gather({linear->weight, linear->layout}).flatten(1));
+  }
+}
+
+void SplitSequential::load() {
+  const at::NoGradGuard no_grad;
+  for (const auto& linear : linears_) {
+    if (!linear->weight.defined()) continue;
+    linear->weight.copy_(cut(linear->module->named_parameters()["weight"], linear->weight.size(1), linear->layout));
+  }
+}
+
+std::string SplitSequential::explain() const {
+  std::string text;
+  for (const std::string& line : rows_) text += line + "\n";
+  return text;
+}
+
+SplitSequential parallelize(const nn::Sequential& net, const RankGridPtr& grid, const Sizes& input_shape) {
+  return SplitSequential(net, grid, input_shape);
+}
+
+}  // namespace weft::spatial

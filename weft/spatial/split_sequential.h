@@ -1,0 +1,59 @@
+// parallelize: an nn::Sequential of torch's C++ frontend, split over tiles of its input.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/spatial/layer_step.h"
+
+namespace weft::spatial {
+
+class SplitSequential {
+ public:
+  SplitSequential(torch::nn::Sequential net, const RankGridPtr& grid, const std::vector<std::int64_t>& input_shape);
+
+  // Tiles, or a tensor that every rank holds whole, as the network ends. Collective. Takes the whole input, or a tile.
+  [[nodiscard]] Flow forward(const at::Tensor& x) const;
+  // As forward, for a network that ends in tiles, or in a whole tensor; throws (TORCH_CHECK) where it does not.
+  [[nodiscard]] DistTensor tiles(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor whole(const at::Tensor& x) const;
+
+  // The network's own parameters, and this rank's part of those that are split.
+  [[nodiscard]] std::vector<at::Tensor> parameters() const;
+  // Puts the split weights back into the unsplit network, whose other parameters are shared. Collective.
+  void save();
+  // Takes the split weights from the unsplit network, after it was loaded.
+  void load();
+  // A table of layers and tiles.
+  [[nodiscard]] std::string explain() const;
+  [[nodiscard]] const LayoutPtr& layout() const noexcept { return layout_; }
+
+ private:
+  // A linear layer behind flatten, cut by its inputs.
+  struct SplitLinear {
+    std::shared_ptr<torch::nn::Module> module;
+    at::Tensor weight;  // [outputs, channels, tile...]
+    LayoutPtr layout;
+  };
+
+  void append(const std::string& name, const std::shared_ptr<torch::nn::Module>& module);
+  void append_linear(const std::string& name, const std::shared_ptr<torch::nn::Module>& module);
+  void propagate(at::Tensor x);
+
+  torch::nn::Sequential net_;
+  LayoutPtr layout_;
+  std::vector<LayerStep> steps_;
+  std::vector<std::shared_ptr<SplitLinear>> linears_;
+  std::vector<std::string> rows_;
+};
+
+// `input_shape` is that of the whole input, [batch, channels, ...] or [channels, ...]. Rank 0's weights count. Throws
+// (NotImplementedError) on every rank, naming the layer, where one cannot be split. Collective.
+[[nodiscard]] SplitSequential parallelize(const torch::nn::Sequential& net, const RankGridPtr& grid,
+                                          const std::vector<std::int64_t>& input_shape);
+
+}  // namespace weft::spatial
