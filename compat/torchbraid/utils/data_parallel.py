@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import Subset
 
 
 def split_communicator(comm: Any, splitting: int) -> tuple[Any, Any]:
@@ -37,18 +38,8 @@ def average_gradients(params: nn.Module | Iterable[torch.Tensor], comm: Any) -> 
         parameter.grad = total.div_(comm.Get_size()).to(parameter)
 
 
-class Partition:
-    """A part of a data set: the elements at ``index``."""
-
-    def __init__(self, data: Sequence[Any], index: Sequence[int]) -> None:
-        self.data = data
-        self.index = index
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.data[self.index[index]]
+class Partition(Subset[Any]):
+    """A part of a data set: torch's own kind, under torchbraid's name."""
 
 
 class Partioner:
@@ -65,6 +56,6 @@ class Partioner:
         ]
 
     def get_partion(self, rank: int) -> Partition:
-        return Partition(self.data, self.partitions[rank])
+        return Partition(self.data, self.partitions[rank])  # type: ignore[arg-type]
 
     get_partition = get_partion
