@@ -192,8 +192,8 @@ int main(int argc, char** argv) {
     run(weft::world(), parse(argc, argv));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "layer_parallel_mnist: %s\n", error.what());
-    weft::mpi::raise_alarm_everywhere(error.what());  // or ranks that go on would wait for this one
-    return 1;
+    // Not return: MPI would wait at its end for ranks that wait for this one. So the launcher ends them.
+    std::_Exit(EXIT_FAILURE);
   }
   return 0;
 }

@@ -6,6 +6,7 @@ import re
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 
@@ -23,16 +24,19 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LAUNCHER = str(ROOT / "scripts" / "mpirun")
 BUILT = Path(weft.library_path).parent.parent / "examples"
 LANGUAGES = ["cpp", "python"]
+SHORT = ["--steps", "8", "--images", "300", "--epochs", "2"]
 
 
-def run(name: str, language: str, ranks: int, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    name: str, language: str, ranks: int, *options: str, wrapper: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """An example, on several ranks."""
     program = [sys.executable, str(ROOT / "examples" / "python" / f"{name}.py")]
     if language == "cpp":
         program = [str(BUILT / name)]
         if not (BUILT / name).exists():
             pytest.skip("this build has no C++ examples")
-    command = [LAUNCHER, "-n", str(ranks), *program, *options]
+    command = [LAUNCHER, "-n", str(ranks), *([wrapper] if wrapper else []), *program, *options]
     variables = {**outside_of_any_job(), **environment}
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
@@ -65,8 +69,7 @@ def test_linear_regression(language: str, ranks: int) -> None:
 
 def epochs_of_mnist(language: str, ranks: int, *options: str) -> np.ndarray:
     """Loss and test accuracy of each epoch of a small run."""
-    short = ["--steps", "8", "--images", "300", "--epochs", "2"]
-    job = run("layer_parallel_mnist", language, ranks, *short, *options)
+    job = run("layer_parallel_mnist", language, ranks, *SHORT, *options)
     assert job.returncode == 0, job.stdout + job.stderr
     assert f"8 layers on {ranks} ranks, 300 images" in job.stdout
     epochs = re.findall(r"epoch \d+: loss (\S+), test accuracy (\S+), residuals .* \S+ \S+, \S+ s", job.stdout)
@@ -126,6 +129,22 @@ def test_layer_parallel_mnist_without_images(language: str, tmp_path: Path) -> N
     job = run("layer_parallel_mnist", language, 2, WEFT_DATA=str(tmp_path))
     assert job.returncode != 0
     assert "WEFT_DATA" in job.stderr and str(tmp_path) in job.stderr
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_layer_parallel_mnist_where_one_rank_has_no_images(language: str, tmp_path: Path) -> None:
+    """The others must not wait for it."""
+    wrapper = tmp_path / "second_rank_without_images"
+    wrapper.write_text(f"""#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 1 ] && export WEFT_DATA={tmp_path}
+exec "$@"
+""")
+    wrapper.chmod(0o755)
+    start = time.monotonic()
+    job = run("layer_parallel_mnist", language, 2, *SHORT, wrapper=str(wrapper))
+    assert job.returncode != 0
+    assert "WEFT_DATA" in job.stderr and str(tmp_path) in job.stderr
+    assert time.monotonic() - start < 100  # weft's own limit is 300
 
 
 def test_layer_parallel_mnist_with_options_that_make_no_sense() -> None:
