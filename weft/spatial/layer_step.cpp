@@ -49,13 +49,14 @@ Run on_tiles(const std::shared_ptr<Module>& module, OnTiles&& tiles) {
 
 template <class Module>
 Run elementwise(const std::shared_ptr<Module>& module) {
-  return [module](const Flow& x) -> Flow {
-    if (const auto* whole = std::get_if<Tensor>(&x)) return module->forward(*whole);
+  const auto apply = [module](const Tensor& x) { return x.is_meta() ? x : module->forward(x); };
+  return [apply](const Flow& x) -> Flow {
+    if (const auto* whole = std::get_if<Tensor>(&x)) return apply(*whole);
     if (const auto* flat = std::get_if<Flattened>(&x)) {
-      return Flattened{{module->forward(flat->tiles.local), flat->tiles.layout}};
+      return Flattened{{apply(flat->tiles.local), flat->tiles.layout}};
     }
     const auto& tiles = std::get<DistTensor>(x);
-    return DistTensor{module->forward(tiles.local), tiles.layout};
+    return DistTensor{apply(tiles.local), tiles.layout};
   };
 }
 

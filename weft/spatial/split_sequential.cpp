@@ -73,10 +73,7 @@ void SplitSequential::append_linear(const std::string& name, const std::shared_p
   auto split = std::make_shared<SplitLinear>(SplitLinear{module, {}, nullptr});
   linears_.push_back(split);
   steps_.push_back({name, "Linear", [linear_layer, split](const Flow& x) -> Flow {
-                      if (const auto* whole = std::get_if<Tensor>(&x)) {
-                        if (!whole->is_meta()) return linear_layer->forward(*whole);
-                        return at::empty({whole->size(0), linear_layer->options.out_features()}, whole->options());
-                      }
+                      if (const auto* whole = std::get_if<Tensor>(&x)) return linear_layer->forward(*whole);
                       const auto* flat = std::get_if<Flattened>(&x);
                       TORCH_CHECK_NOT_IMPLEMENTED(flat != nullptr, "weft: a linear layer takes flattened tiles only");
                       const DistTensor& tiles = flat->tiles;
@@ -96,6 +93,10 @@ void SplitSequential::propagate(Tensor x) {
   const at::NoGradGuard no_grad;
   Flow flow = DistTensor{std::move(x), layout_};
   for (const LayerStep& step : steps_) {
+    if (std::holds_alternative<Tensor>(flow)) {  // from here on every rank does what one process does
+      rows_.push_back(step.name + "  " + step.kind + "  whole");
+      continue;
+    }
     try {
       flow = step.run(flow);
     } catch (const std::exception& error) {
