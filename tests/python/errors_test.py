@@ -186,3 +186,26 @@ def test_translation_keeps_what_it_does_not_know() -> None:
     assert isinstance(lost, weft.PeerLost) and lost.rank == 3
     assert isinstance(translate(RuntimeError("weft.TimeoutError: x")), weft.TimeoutError)
     assert isinstance(translate(RuntimeError("weft.MpiError: x")), weft.MpiError)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "all_to_all", "reduce_scatter", "scan"],
+)
+def test_a_tensor_without_data_on_one_rank(name: str, comm: weft.Communicator) -> None:
+    """Its rank once returned at once, with a shape only, and the others waited."""
+    last = comm.size - 1
+    with pytest.raises(TYPE, match=r"expected a tensor with data, got .*meta"):
+        getattr(comm, name)(torch.ones(2 * comm.size, device="meta" if comm.rank == last else "cpu"))
+
+
+@several
+def test_a_neighbours_wrong_arguments(comm: weft.Communicator) -> None:
+    """All ranks hear of them at once; only the neighbours' timeout told before."""
+    ring = comm.cart([comm.size], [True])
+    x = torch.ones(2)
+    for wrong in ([x], [x, torch.ones(2, device="meta")], [x, None]):
+        with pytest.raises(weft.Disagreement, match="neighbour_exchange"):
+            ring.neighbour_exchange(wrong if comm.rank == 0 else [x, x])
+    assert len(ring.neighbour_exchange([x, x])) == 2
+    ring.free()

@@ -6,6 +6,7 @@
 #include "weft/collective/reduce_scatter.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -70,7 +71,7 @@ Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t comm) {
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("all_gather(Tensor x, int dim, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_gather", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_gather", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_gather", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_gather", &Traced<&shape_only>::call); }
 
 }  // namespace
 

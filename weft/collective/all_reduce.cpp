@@ -6,6 +6,7 @@
 
 #include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -94,7 +95,7 @@ Tensor shape_only(const Tensor& x, std::string_view /*op*/, std::int64_t /*comm*
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("all_reduce(Tensor x, str op, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_reduce", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_reduce", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_reduce", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_reduce", &Traced<&shape_only>::call); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -151,7 +152,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_to_all", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_to_all", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_to_all", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_to_all", &Traced<&shape_only>::call); }
 
 }  // namespace
 

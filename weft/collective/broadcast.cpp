@@ -7,6 +7,7 @@
 
 #include "weft/collective/reduce.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -59,7 +60,7 @@ Tensor shape_only(const Tensor& x, std::int64_t /*root*/, std::int64_t /*comm*/)
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("broadcast(Tensor x, int root, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("broadcast", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("broadcast", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("broadcast", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("broadcast", &Traced<&shape_only>::call); }
 
 }  // namespace
 

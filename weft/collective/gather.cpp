@@ -6,6 +6,7 @@
 #include "weft/collective/scatter.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -82,7 +83,7 @@ Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t root, std::int
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("gather(Tensor x, int dim, int root, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("gather", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("gather", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("gather", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("gather", &Traced<&shape_only>::call); }
 
 }  // namespace
 

@@ -10,9 +10,9 @@
 
 namespace weft::collective {
 
-// Point to point with the neighbours on a communicator made by cart(). `outgoing` has two entries per dimension of the
-// grid, for the neighbour before and the one after; the result has what came from them. Beyond an edge the entry is
-// undefined, going in (ignored) and coming out. Shapes may differ. Its own adjoint.
+// Collective: the ranks agree, then each exchanges with its neighbours on a communicator made by cart(). `outgoing` has
+// two entries per dimension of the grid, for the neighbour before and the one after; the result has what came from
+// them. Beyond an edge the entry is undefined, going in (ignored) and coming out. Shapes may differ. Its own adjoint.
 [[nodiscard]] std::vector<at::Tensor> neighbour_exchange(const std::vector<at::Tensor>& outgoing, const Comm& comm,
                                                          std::source_location where = std::source_location::current());
 

@@ -7,6 +7,7 @@
 #include "weft/collective/gather.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -81,7 +82,7 @@ Tensor shape_only(const Tensor& x, std::string_view /*op*/, std::int64_t /*root*
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("reduce(Tensor x, str op, int root, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("reduce", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("reduce", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce", &Traced<&shape_only>::call); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "weft/collective/reduction.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -97,7 +98,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("reduce_scatter", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("reduce_scatter", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce_scatter", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce_scatter", &Traced<&shape_only>::call); }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "weft/collective/all_gather.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
@@ -107,7 +108,7 @@ Tensor shape_only(const Tensor& x, std::string_view /*op*/, bool /*exclusive*/, 
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("scan(Tensor x, str op, bool exclusive, bool reverse, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("scan", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("scan", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("scan", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("scan", &Traced<&shape_only>::call); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "weft/collective/gather.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 #include "weft/mpi/parcel.h"
 
@@ -100,7 +101,7 @@ Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t /*root*/, at::
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("scatter(Tensor x, int dim, int root, int[]? sizes, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("scatter", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("scatter", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("scatter", &shape_only); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("scatter", &Traced<&shape_only>::call); }
 
 }  // namespace
 
