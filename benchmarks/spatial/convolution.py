@@ -137,21 +137,20 @@ def report(name: str, value: float, unit: str, peer: str, ratio: float) -> None:
 
 def run(case: Comparison, repeats: int) -> None:
     flag = f"/tmp/weft-benchmark-{os.getppid()}"
-    rank, ranks = case.comm.rank, case.comm.size
+    ranks = case.comm.size
     generator = torch.Generator().manual_seed(1)
     whole = torch.randn(case.shape, generator=generator)
     tile = spatial.DistTensor.tile_of(whole, case.layout)
-    alone, together, peaks = [], [], [0, 0]
-    for repeat in range(repeats + 1):  # the first one warms up
-        if rank == 0:
-            reset_peak()
+    alone, together = [], []
+    for _ in range(repeats + 1):  # the first one warms up
         alone.append(case.alone(whole, flag))
-        peaks[0] = max(peaks[0], peak_bytes() if rank == 0 else 0)
-        if repeat == repeats:
-            break
-        reset_peak()
         together.append(case.together(tile))
-        peaks[1] = max(peaks[1], peak_bytes())
+    reset_peak()  # memory is measured apart: giving it back to the system costs time
+    case.alone(whole, flag)
+    peaks = [peak_bytes()]
+    reset_peak()
+    case.together(tile)
+    peaks.append(peak_bytes())
     one, many = (case.comm.broadcast(torch.stack(times[1:]).median(0).values) for times in (alone, together))
     name = f"spatial/convolution/{case.name}/{ranks}"
     for i, clock in enumerate(("step", "processor time")):

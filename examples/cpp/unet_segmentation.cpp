@@ -1,7 +1,7 @@
 // A U-Net that finds shapes in noisy images, each image cut into strips over the ranks: the network as functions on
 // tiles.
 //
-//   mpirun -n 2 unet_segmentation [size] [steps] [prediction.ppm]
+//   mpirun -n 2 unet_segmentation [size] [steps] [folder for pictures]
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -9,8 +9,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
+#include "examples/cpp/png.h"
 #include "weft/spatial/convolution.h"
 #include "weft/spatial/loss.h"
 #include "weft/spatial/normalization.h"
@@ -117,17 +119,27 @@ Picture picture(std::int64_t number, std::int64_t size) {
   return {image.view({1, 1, size, size}), truth.unsqueeze(0)};
 }
 
-// A picture of classes: the simplest format that programs open.
-void write_ppm(const char* path, const Tensor& classes) {
-  std::FILE* file = std::fopen(path, "wb");
-  if (file == nullptr) return;
+// Class numbers as colours.
+void write_classes(const std::string& path, const Tensor& classes) {
   constexpr unsigned char kColours[3][3] = {{20, 20, 40}, {230, 120, 40}, {60, 160, 220}};
   const Tensor plain = classes.contiguous();
-  std::fprintf(file, "P6 %lld %lld 255\n", static_cast<long long>(plain.size(1)),
-               static_cast<long long>(plain.size(0)));
-  for (std::int64_t i = 0; i < plain.numel(); ++i)
-    std::fwrite(kColours[plain.const_data_ptr<std::int64_t>()[i]], 1, 3, file);
-  std::fclose(file);
+  std::vector<unsigned char> rgb;
+  for (std::int64_t i = 0; i < plain.numel(); ++i) {
+    const auto& colour = kColours[plain.const_data_ptr<std::int64_t>()[i]];
+    rgb.insert(rgb.end(), colour, colour + 3);
+  }
+  if (!png::write(path, rgb, static_cast<std::uint32_t>(plain.size(1)))) {
+    std::fprintf(stderr, "cannot write %s\n", path.c_str());
+  }
+}
+
+void write_grey(const std::string& path, const Tensor& image) {
+  const Tensor bytes = image.clamp(-2, 2).add(2).mul(255.0 / 4).to(at::kByte).contiguous();
+  std::vector<unsigned char> rgb;
+  for (std::int64_t i = 0; i < bytes.numel(); ++i) rgb.insert(rgb.end(), 3, bytes.const_data_ptr<std::uint8_t>()[i]);
+  if (!png::write(path, rgb, static_cast<std::uint32_t>(bytes.size(1)))) {
+    std::fprintf(stderr, "cannot write %s\n", path.c_str());
+  }
 }
 
 }  // namespace
@@ -158,7 +170,12 @@ int main(int argc, char** argv) {
     const Tensor guess = logits[0].argmax(0);
     const double right = guess.eq(unseen.truth[0]).to(at::kDouble).mean().item<double>();
     std::printf("C++     %d ranks: final loss %.6f, %.4f of the pixels right\n", comm->size(), last, right);
-    if (argc > 3) write_ppm(argv[3], guess);
+    if (argc > 3) {
+      const std::string folder = argv[3];
+      write_grey(folder + "/input.png", unseen.image[0][0]);
+      write_classes(folder + "/truth.png", unseen.truth[0]);
+      write_classes(folder + "/prediction.png", guess);
+    }
   }
   return 0;
 }

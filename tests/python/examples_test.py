@@ -169,10 +169,15 @@ def test_unet_trains_alike_on_any_number_of_ranks(language: str) -> None:
     assert unet(language, 2) == pytest.approx(alone, abs=1e-4)
 
 
-def test_unet_writes_pictures(tmp_path: Path) -> None:
-    unet("python", 2, "--output", str(tmp_path))
+@pytest.mark.parametrize("language", sorted(UNETS))
+def test_unet_writes_pictures(language: str, tmp_path: Path) -> None:
+    if language == "cpp" and not Path(UNETS["cpp"][0]).exists():
+        pytest.skip("this build has no C++ examples")
+    unet(language, 2, *(["--output"] if language == "python" else []), str(tmp_path))
     for name in ("input", "truth", "prediction"):
         data = (tmp_path / f"{name}.png").read_bytes()
         assert data.startswith(b"\x89PNG\r\n\x1a\n") and struct.unpack(">II", data[16:24]) == (32, 32)
+        crc = struct.unpack(">I", data[29:33])[0]
+        assert crc == zlib.crc32(data[12:29])
         body = zlib.decompress(data[41 : 41 + struct.unpack(">I", data[33:37])[0]])
         assert len(body) == 32 * (1 + 3 * 32)
