@@ -298,7 +298,8 @@ TEST(Neighbours, WrongArguments) {
   EXPECT_THROW(static_cast<void>(neighbour_exchange({}, comm())), std::exception) << "no grid";
   const Comm ring = mpi::Team::adopt(comm()->origin().cart({comm()->size()}, {true}));
   EXPECT_THROW(static_cast<void>(neighbour_exchange({values({3}, 1)}, ring)), std::exception) << "two sides";
-  EXPECT_THROW(static_cast<void>(neighbour_exchange({values({3}, 1), Tensor()}, ring)), std::exception) << "a missing one";
+  EXPECT_THROW(static_cast<void>(neighbour_exchange({values({3}, 1), Tensor()}, ring)), std::exception)
+      << "a missing one";
 }
 
 TEST(Barrier, NobodyLeavesBeforeAllHaveEntered) {

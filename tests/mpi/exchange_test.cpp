@@ -69,7 +69,8 @@ TEST_P(Exchange, OtherLengthsAreReportedAndTheNextExchangeIsRight) {
   const int next = (comm_.rank() + 1) % comm_.size();
   const int previous = (comm_.rank() + comm_.size() - 1) % comm_.size();
   const std::vector<char> sent(24, static_cast<char>(comm_.rank()));
-  for (const std::int64_t wrong : {19, 21}) {  // as many chunks of 7 as 20 bytes have, or the difference would be a wait
+  for (const std::int64_t wrong :
+       {19, 21}) {  // as many chunks of 7 as 20 bytes have, or the difference would be a wait
     std::vector<char> got(20);
     const auto operation = exchange({{next, sent.data(), wrong}}, {{previous, got.data(), 20}}, kTag, comm_);
     try {
@@ -86,7 +87,9 @@ TEST_P(Exchange, OtherLengthsAreReportedAndTheNextExchangeIsRight) {
 TEST_P(Exchange, OtherLengthsToOneselfAreRefused) {
   const std::vector<char> sent(3, 'a');
   std::vector<char> got(4, 'b');
-  const auto start = [&] { (void)exchange({{comm_.rank(), sent.data(), 3}}, {{comm_.rank(), got.data(), 4}}, kTag, comm_); };
+  const auto start = [&] {
+    (void)exchange({{comm_.rank(), sent.data(), 3}}, {{comm_.rank(), got.data(), 4}}, kTag, comm_);
+  };
   EXPECT_THROW(start(), LengthMismatch);
   EXPECT_EQ(got, std::vector<char>(4, 'b'));
 }

@@ -33,7 +33,8 @@ class Exchange final : public Operation {
 
   void send(const Outgoing& piece) {
     for_each_chunk(piece.bytes, [&](std::int64_t first, int n) {
-      check(MPI_Isend(at(piece.data, first, 1), n, MPI_BYTE, piece.dest, tag_, comm_, sends_.add()), "MPI_Isend", comm_);
+      check(MPI_Isend(at(piece.data, first, 1), n, MPI_BYTE, piece.dest, tag_, comm_, sends_.add()), "MPI_Isend",
+            comm_);
     });
   }
 

@@ -28,9 +28,9 @@ class LengthMismatch : public std::length_error {
   using std::length_error::length_error;
 };
 
-// Starts all transfers; both sides must name the same bytes, or the receiver ends in LengthMismatch. Pieces between the same two ranks arrive in the order
-// given; those to this rank itself are copied at once. Empty pieces are not sent. The memory must live until the
-// operation ends: `keep` does so.
+// Starts all transfers; both sides must name the same bytes, or the receiver ends in LengthMismatch. Pieces between the
+// same two ranks arrive in the order given; those to this rank itself are copied at once. Empty pieces are not sent.
+// The memory must live until the operation ends: `keep` does so.
 [[nodiscard]] std::unique_ptr<Operation> exchange(const std::vector<Outgoing>& outgoing,
                                                   const std::vector<Incoming>& incoming, int tag, CommunicatorView comm,
                                                   std::shared_ptr<void> keep = nullptr);
