@@ -145,6 +145,29 @@ TEST_P(NetworkTest, AFailingFunctionIsNamedOnAllRanksAndTheNextPassWorks) {
   expect_same(network.forward(x_), before);
 }
 
+TEST_P(NetworkTest, RanksThatMakeOtherNetworksAllHearOfIt) {
+  if (comm_->size() == 1) GTEST_SKIP() << "needs another rank";
+  const auto make = [&](std::size_t count) {
+    return LayerParallel(comm_, std::vector<Layer>(count, {.function = [](const Tensors& x, double) { return x; }}),
+                         exact(GetParam()));
+  };
+  EXPECT_THROW((void)make(comm_->rank() == 0 ? 8 : 9), mpi::Disagreement);
+  EXPECT_THROW((void)make(comm_->rank() == 0 ? 0 : 8), mpi::Disagreement);
+  EXPECT_THROW((void)LayerParallel(comm_, 8, {}, {}, exact(GetParam())), mpi::Disagreement) << "without its layers";
+  EXPECT_TRUE(torch::equal(make(8).forward(torch::zeros({2})), torch::zeros({2})));
+}
+
+// Its peers once waited in a call of MPI that nothing could interrupt.
+TEST_P(NetworkTest, ARankThatFailsBeforeItMakesTheNetworkIsNamed) {
+  if (comm_->size() == 1) GTEST_SKIP() << "needs another rank";
+  if (comm_->rank() == 0) {
+    comm_->raise_alarm("no images here");
+  } else {
+    const std::vector<Layer> layers(8, {.function = [](const Tensors& x, double) { return x; }});
+    EXPECT_THROW(LayerParallel(comm_, layers, exact(GetParam())), mpi::PeerLost);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, NetworkTest, testing::Values(1, 2, 3));
 
 }  // namespace

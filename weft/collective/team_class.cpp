@@ -15,6 +15,7 @@
 #include "weft/collective/pool.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tape.h"
+#include "weft/collective/traced.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/options.h"
 
@@ -200,6 +201,8 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def("reset_tape", [] { Tape::current().reset(); });
   m.def("tape_length", [] { return Tape::current().length(); });
   m.def("enter_tape", &enter_tape);
+  m.def("enter_shapes_only", [] { enter_shapes_only(); });
+  m.def("leave_shapes_only", [] { leave_shapes_only(); });
   m.def("leave_tape", &leave_tape);
 
   m.def("alarm", [](std::string_view cause) { mpi::raise_alarm_everywhere(std::string(cause)); });

@@ -8,9 +8,15 @@
 
 namespace weft::collective {
 
-// Collective, unless `x` belongs to a tracer (torch.compile, opcheck, export): throws on all ranks. A rank that was
-// given a tensor of the device "meta" would otherwise return at once, with shapes only, and leave the others waiting.
+// Collective, unless `x` belongs to a tracer (torch.compile, opcheck, export) or only shapes are asked for: throws on
+// all ranks. A rank that was given a tensor of the device "meta" would otherwise return at once, with shapes only, and
+// leave the others waiting.
 void refuse_without_data(const at::Tensor& x, std::int64_t comm);
+
+// Between these two, in this thread, operations on tensors without data give shapes and communicate nothing: for those
+// who ask what a network would do. They nest.
+void enter_shapes_only() noexcept;
+void leave_shapes_only() noexcept;
 
 // Wraps an operation's shape function, whose first argument is the input and whose last is the communicator.
 template <auto kShape>

@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 
 #include <cstring>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -93,14 +92,7 @@ class Delivery {
 }  // namespace
 
 LayerStore::LayerStore(const Plan& plan, int rank, std::map<std::int64_t, Layer> layers) : own_(plan.layers_of(rank)) {
-  const auto keep = [&](std::int64_t number) {
-    auto found = layers.extract(number);
-    if (!found) {
-      throw std::invalid_argument("weft: layer " + std::to_string(number) + " is missing on rank " +
-                                  std::to_string(rank));
-    }
-    layers_.insert(std::move(found));
-  };
+  const auto keep = [&](std::int64_t number) { layers_.insert(layers.extract(number)); };
   for (std::int64_t number = own_.begin; number < own_.end; ++number) keep(number);
   for (const std::int64_t number : plan.borrowed(rank)) {
     keep(number);

@@ -15,7 +15,7 @@ namespace weft::layer_parallel {
 class LayerStore {
  public:
   // `layers` holds at least the rank's own and borrowed ones, by number; others are dropped. Borrowed layers must be
-  // copies with parameters and buffers of their own. Throws std::invalid_argument where one is missing.
+  // copies with parameters and buffers of their own.
   LayerStore(const Plan& plan, int rank, std::map<std::int64_t, Layer> layers);
 
   [[nodiscard]] Layer& operator[](std::int64_t number) { return layers_.at(number); }

@@ -67,7 +67,11 @@ std::vector<std::pair<at::Tensor, std::vector<int>>> users_of_parameters(const P
 }
 
 // Which parameters layers of several ranks use. All ranks see the whole list, and so agree.
-std::vector<SharedParameter> find_shared(const Plan& plan, int rank, const std::vector<Layer>& layers) {
+std::vector<SharedParameter> find_shared(const mpi::Team& comm, const Options& options,
+                                         const std::vector<Layer>& layers) {
+  if (layers.empty()) return {};  // refused later, by all ranks together
+  const int rank = comm.rank();
+  const Plan plan(static_cast<std::int64_t>(layers.size()), comm.size(), options.tf, {}, {});
   std::vector<SharedParameter> shared;
   for (const auto& [parameter, ranks] : users_of_parameters(plan, layers)) {
     if (std::all_of(ranks.begin(), ranks.end(), [&](int user) { return user == ranks.front(); })) continue;
@@ -105,6 +109,36 @@ void require_guess_fits(const multigrid::Options& solve, const Shapes& shapes) {
               " along the network, so one constant cannot be the guess everywhere; take another guess");
 }
 
+void require_layers(const Plan& plan, int rank, const std::map<std::int64_t, Layer>& given) {
+  const auto require = [&](std::int64_t number) {
+    TORCH_CHECK_VALUE(given.contains(number), "weft: layer ", number, " is missing on rank ", rank);
+  };
+  const partition::Range own = plan.layers_of(rank);
+  for (std::int64_t number = own.begin; number < own.end; ++number) require(number);
+  for (const std::int64_t number : plan.borrowed(rank)) require(number);
+}
+
+// Collective. The ranks agree that all of them make the same network, where a rank that fails can still be told of: MPI
+// makes communicators in calls that nothing interrupts.
+std::shared_ptr<mpi::Team> open_team(const mpi::Team& comm, std::int64_t count, const Options& options,
+                                     const std::map<std::int64_t, Layer>& given) {
+  Negotiation talk("LayerParallel", comm.id());
+  Signature signature("LayerParallel");
+  signature.add(count).add(options.ends == Ends::kAll ? 1 : 0);
+  talk.check([&] {
+    const Plan plan = plan_for(comm, count, options);
+    signature.add(static_cast<std::int64_t>(plan.forward().signature()));
+    signature.add(static_cast<std::int64_t>(plan.adjoint().signature()));
+    require_layers(plan, comm.rank(), given);
+  });
+  talk.agree(signature, 0, [&] {
+    return "LayerParallel of " + std::to_string(count) + " layers, tf=" + std::to_string(options.tf) + ", " +
+           std::to_string(options.forward_grid.levels) + " levels forward, " +
+           std::to_string(options.backward_grid.levels) + " backward";
+  });
+  return mpi::Team::over(comm.origin(), kName);
+}
+
 std::shared_ptr<mpi::Team> reversed(mpi::Team& team) {
   return mpi::Team::adopt(team.origin().split(0, team.size() - 1 - team.rank()));
 }
@@ -114,7 +148,7 @@ std::shared_ptr<mpi::Team> reversed(mpi::Team& team) {
 struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParallel::Implementation> {
   Implementation(const std::shared_ptr<mpi::Team>& comm, std::int64_t count, std::map<std::int64_t, Layer> given,
                  std::vector<SharedParameter> shared_between, const Options& how)
-      : team(mpi::Team::over(comm->origin(), kName)),
+      : team(open_team(*comm, count, how, given)),
         options(how),
         plan(plan_for(*comm, count, how)),
         layers(plan, comm->rank(), std::move(given)),
@@ -356,10 +390,8 @@ void LayerParallel::Implementation::sum_shared(Tensors& gradients) {
 
 LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, const std::vector<Layer>& layers,
                              const Options& options)
-    : LayerParallel(
-          comm, static_cast<std::int64_t>(layers.size()), by_number(layers),
-          find_shared(plan_for(*comm, static_cast<std::int64_t>(layers.size()), options), comm->rank(), layers),
-          options) {}
+    : LayerParallel(comm, static_cast<std::int64_t>(layers.size()), by_number(layers),
+                    find_shared(*comm, options, layers), options) {}
 
 LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, std::int64_t count,
                              std::map<std::int64_t, Layer> layers, std::vector<SharedParameter> shared,

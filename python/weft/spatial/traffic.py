@@ -30,6 +30,14 @@ class TrafficWatch(TorchDispatchMode):
         super().__init__()
         self.traffic = Traffic()
 
+    def __enter__(self) -> TrafficWatch:
+        torch.ops.weft.enter_shapes_only()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        torch.ops.weft.leave_shapes_only()
+
     def __torch_dispatch__(
         self, function: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
