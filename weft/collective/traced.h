@@ -18,6 +18,14 @@ void refuse_without_data(const at::Tensor& x, std::int64_t comm);
 void enter_shapes_only() noexcept;
 void leave_shapes_only() noexcept;
 
+class ShapesOnly {
+ public:
+  ShapesOnly() noexcept { enter_shapes_only(); }
+  ~ShapesOnly() { leave_shapes_only(); }
+  ShapesOnly(const ShapesOnly&) = delete;
+  ShapesOnly& operator=(const ShapesOnly&) = delete;
+};
+
 // Wraps an operation's shape function, whose first argument is the input and whose last is the communicator.
 template <auto kShape>
 struct Traced;

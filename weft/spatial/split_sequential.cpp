@@ -5,6 +5,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "weft/collective/broadcast.h"
+#include "weft/collective/traced.h"
 #include "weft/spatial/linear.h"
 
 namespace weft::spatial {
@@ -91,6 +92,7 @@ void SplitSequential::append_linear(const std::string& name, const std::shared_p
 
 void SplitSequential::propagate(Tensor x) {
   const at::NoGradGuard no_grad;
+  const collective::ShapesOnly nothing_is_sent;
   Flow flow = DistTensor{std::move(x), layout_};
   for (const LayerStep& step : steps_) {
     if (std::holds_alternative<Tensor>(flow)) {  // from here on every rank does what one process does
