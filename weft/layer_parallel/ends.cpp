@@ -18,22 +18,19 @@ using Bytes = std::vector<std::byte>;
 
 mpi::CommunicatorView channel(mpi::Team& team) { return team.channel(mpi::Direction::kForward); }
 
-void complete(mpi::Operation& operation, mpi::Team& team) {
-  mpi::Waiter waiter({.operation = "layer_parallel (input and output)", .team = &team});
-  while (!operation.advance()) waiter.idle();
-}
+mpi::WaitContext waiting(mpi::Team& team) { return {.operation = "layer_parallel (input and output)", .team = &team}; }
 
 void send(const multigrid::Packed& packed, bool length_known, int to, mpi::Team& team) {
   auto keep = std::make_shared<std::pair<std::int64_t, multigrid::Packed>>(packed.bytes.size(), packed);
   std::vector<mpi::Outgoing> pieces;
   if (!length_known) pieces.push_back({to, &keep->first, sizeof keep->first});
   pieces.push_back({to, packed.bytes.data(), keep->first});
-  complete(*mpi::exchange(pieces, {}, kEndsTag, channel(team), keep), team);
+  mpi::complete(*mpi::exchange(pieces, {}, kEndsTag, channel(team), keep), waiting(team));
 }
 
 std::shared_ptr<Bytes> receive(std::int64_t bytes, int from, mpi::Team& team) {
   auto buffer = std::make_shared<Bytes>(static_cast<std::size_t>(bytes));
-  complete(*mpi::exchange({}, {{from, buffer->data(), bytes}}, kEndsTag, channel(team), buffer), team);
+  mpi::complete(*mpi::exchange({}, {{from, buffer->data(), bytes}}, kEndsTag, channel(team), buffer), waiting(team));
   return buffer;
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "weft/mpi/exchange.h"
-#include "weft/mpi/waiter.h"
 
 namespace weft::layer_parallel {
 namespace {
@@ -75,8 +74,7 @@ class Delivery {
     keep->insert(keep->end(), received_.begin(), received_.end());
     const auto operation = mpi::exchange(std::exchange(outgoing_, {}), std::exchange(incoming_, {}), tag,
                                          team_.channel(mpi::Direction::kForward), keep);
-    mpi::Waiter waiter({.operation = "layer_parallel (weights of coarse steps)", .team = &team_});
-    while (!operation->advance()) waiter.idle();
+    mpi::complete(*operation, {.operation = "layer_parallel (weights of coarse steps)", .team = &team_});
     held_.clear();
     return std::exchange(received_, {});
   }
@@ -117,16 +115,17 @@ void LayerStore::refresh(mpi::Team& team) {
   // First whether there is anything new, then the weights themselves: an evaluation run sends nothing but a byte a
   // loan.
   Delivery delivery(team);
-  std::vector<Bytes> packed;
-  for (const Loan& loan : lent_) {
-    packed.push_back(std::make_shared<std::vector<std::byte>>(pack(layers_.at(loan.layer))));
-    delivery.send(loan.peer, one_byte(loan.held && *loan.held == *packed.back() ? kSame : kChanged));
+  std::vector<Bytes> changed(lent_.size());  // null where the borrower is up to date
+  for (std::size_t i = 0; i < lent_.size(); ++i) {
+    auto packed = std::make_shared<std::vector<std::byte>>(pack(layers_.at(lent_[i].layer)));
+    if (!lent_[i].held || *lent_[i].held != *packed) changed[i] = std::move(packed);
+    delivery.send(lent_[i].peer, one_byte(changed[i] ? kChanged : kSame));
   }
   for (const Loan& loan : borrowed_) delivery.receive(loan.peer, one_byte(kSame));
   const std::vector<Bytes> news = delivery.run(kNewsTag);
 
   for (std::size_t i = 0; i < lent_.size(); ++i) {
-    if (!lent_[i].held || *lent_[i].held != *packed[i]) delivery.send(lent_[i].peer, packed[i]);
+    if (changed[i]) delivery.send(lent_[i].peer, changed[i]);
   }
   std::vector<Layer*> outdated;
   for (std::size_t i = 0; i < borrowed_.size(); ++i) {
@@ -136,7 +135,9 @@ void LayerStore::refresh(mpi::Team& team) {
   }
   const std::vector<Bytes> weights = delivery.run(kWeightsTag);
   for (std::size_t i = 0; i < outdated.size(); ++i) unpack(*weights[i], *outdated[i]);
-  for (std::size_t i = 0; i < lent_.size(); ++i) lent_[i].held = std::move(packed[i]);
+  for (std::size_t i = 0; i < lent_.size(); ++i) {
+    if (changed[i]) lent_[i].held = std::move(changed[i]);
+  }
 }
 
 }  // namespace weft::layer_parallel

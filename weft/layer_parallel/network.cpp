@@ -1,7 +1,6 @@
 #include "weft/layer_parallel/network.h"
 
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -228,8 +227,7 @@ Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& 
     talk.check([&] {
       if (has_input()) require_state(x, "an input");
     });
-    const RandomSource source{RandomSource::initial_seed(), passes};
-    const bool news = first() && (Layout::of(x) != shapes.input || source.seed != seed);
+    const bool news = first() && (Layout::of(x) != shapes.input || RandomSource::initial_seed() != seed);
     const auto outcome = talk.agree(Signature(kName), news ? 1 : 0, [] { return std::string(kName); });
     y = collective::interruptible([&] {
       learn_input(x, outcome.value_max == 0);

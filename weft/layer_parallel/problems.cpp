@@ -47,11 +47,7 @@ Tensors TensorProblem::coarsened(Tensors x, int level) const {
 
 ForwardProblem::ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
-    : TensorProblem(std::move(codec), transfers),
-      plan_(plan),
-      evaluator_(evaluator),
-      shapes_(shapes),
-      input_(std::move(input)) {}
+    : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers), input_(std::move(input)) {}
 
 const Layout& ForwardProblem::layout(std::int64_t fine_index) const { return shapes_.at(fine_index); }
 
@@ -73,11 +69,7 @@ State ForwardProblem::step(const State& u, const Step& step) {
 
 AdjointProblem::AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
-    : TensorProblem(std::move(codec), transfers),
-      plan_(plan),
-      evaluator_(evaluator),
-      shapes_(shapes),
-      input_(std::move(input)) {}
+    : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers), input_(std::move(input)) {}
 
 const Layout& AdjointProblem::layout(std::int64_t fine_index) const { return shapes_.at(plan_.layers() - fine_index); }
 

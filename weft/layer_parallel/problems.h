@@ -28,7 +28,8 @@ struct Transfers {
 // Tensors as states: all that both directions have in common.
 class TensorProblem : public multigrid::Problem {
  public:
-  TensorProblem(Codec codec, const Transfers& transfers) : codec_(std::move(codec)), transfers_(transfers) {}
+  TensorProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes, const Transfers& transfers)
+      : plan_(plan), evaluator_(evaluator), shapes_(shapes), codec_(std::move(codec)), transfers_(transfers) {}
 
   multigrid::State combine(double a, multigrid::State x, double b, multigrid::State y) override;
   double norm(const multigrid::State& u) override;
@@ -46,6 +47,10 @@ class TensorProblem : public multigrid::Problem {
   [[nodiscard]] virtual const Layout& layout(std::int64_t fine_index) const = 0;
   // A fine state as it looks on `level`.
   [[nodiscard]] Tensors coarsened(Tensors x, int level) const;
+
+  const Plan& plan_;
+  Evaluator& evaluator_;
+  const Shapes& shapes_;
 
  private:
   Codec codec_;
@@ -69,9 +74,6 @@ class ForwardProblem final : public TensorProblem {
  private:
   [[nodiscard]] const Layout& layout(std::int64_t fine_index) const override;
 
-  const Plan& plan_;
-  Evaluator& evaluator_;
-  const Shapes& shapes_;
   Input input_;
 };
 
@@ -98,9 +100,6 @@ class AdjointProblem final : public TensorProblem {
   [[nodiscard]] const Recorded& recorded(std::int64_t layer, const multigrid::Step& step);
   [[nodiscard]] Tensors pull_back(std::int64_t layer, const Recorded& recorded, const Tensors& gradient, bool final);
 
-  const Plan& plan_;
-  Evaluator& evaluator_;
-  const Shapes& shapes_;
   Input input_;
   // Coarse steps of layers that see the step size are other functions than the fine ones.
   std::map<std::pair<int, std::int64_t>, Recorded> coarse_;

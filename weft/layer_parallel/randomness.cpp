@@ -3,18 +3,16 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
+#include "weft/partition/scramble.h"
+
 namespace weft::layer_parallel {
 namespace {
 
-// Neighbouring layers and passes must not give neighbouring seeds.
-std::uint64_t mix(std::uint64_t x) noexcept {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+using partition::scramble;
 
+// Neighbouring layers and passes must not give neighbouring seeds.
 std::uint64_t seed_for(const RandomSource& source, std::int64_t layer) noexcept {
-  return mix(mix(mix(source.seed) + source.pass) + static_cast<std::uint64_t>(layer));
+  return scramble(scramble(scramble(source.seed) + source.pass) + static_cast<std::uint64_t>(layer));
 }
 
 }  // namespace

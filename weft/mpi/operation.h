@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/mpi/request.h"
+#include "weft/mpi/waiter.h"
 
 namespace weft::mpi {
 
@@ -19,6 +20,12 @@ class Operation {
   // Goes on as far as it can without waiting; true once done. Called by one thread at a time.
   [[nodiscard]] virtual bool advance() = 0;
 };
+
+// Carries it on until it is done. Throws as the waiter does; the operation is then still under way.
+inline void complete(Operation& operation, const WaitContext& context) {
+  Waiter waiter(context);
+  while (!operation.advance()) waiter.idle();
+}
 
 // MPI's own non-blocking calls.
 class RequestOperation final : public Operation {

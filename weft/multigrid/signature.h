@@ -5,6 +5,8 @@
 #include <concepts>
 #include <cstdint>
 
+#include "weft/partition/scramble.h"
+
 namespace weft::multigrid {
 
 class Signature {
@@ -19,12 +21,8 @@ class Signature {
   [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
 
  private:
-  // splitmix64's finaliser: every bit of a value reaches every bit of the result.
   Signature& fold(std::uint64_t bits) noexcept {
-    value_ ^= bits + 0x9e3779b97f4a7c15ULL + (value_ << 6) + (value_ >> 2);
-    value_ = (value_ ^ (value_ >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    value_ = (value_ ^ (value_ >> 27)) * 0x94d049bb133111ebULL;
-    value_ ^= value_ >> 31;
+    value_ = partition::scramble(value_ ^ (bits + 0x9e3779b97f4a7c15ULL + (value_ << 6) + (value_ >> 2)));
     return *this;
   }
   std::uint64_t value_ = 0;

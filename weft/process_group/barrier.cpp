@@ -17,9 +17,9 @@ using Clock = std::chrono::steady_clock;
 // Waits until the deadline; whether it is done then.
 bool done_by(mpi::Operation& operation, Clock::time_point deadline) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-  mpi::Waiter waiter({.operation = "monitored_barrier", .timeout = std::max(left, std::chrono::milliseconds(1))});
   try {
-    while (!operation.advance()) waiter.idle();
+    mpi::complete(operation,
+                  {.operation = "monitored_barrier", .timeout = std::max(left, std::chrono::milliseconds(1))});
   } catch (const mpi::TimeoutError&) {
     return operation.advance();
   }

@@ -148,9 +148,8 @@ Group::WorkPtr Group::launch_each(const Manner& manner, std::size_t count,
 }
 
 void Group::complete(mpi::Operation& operation, const char* what, std::chrono::milliseconds timeout) {
-  mpi::Waiter waiter({.operation = what, .team = mpi::Team::world().get(), .timeout = timeout});
   try {
-    while (!operation.advance()) waiter.idle();
+    mpi::complete(operation, {.operation = what, .team = mpi::Team::world().get(), .timeout = timeout});
   } catch (const std::exception& error) {
     channels_->give_up(std::string(what) + " failed: " + error.what(),
                        dynamic_cast<const mpi::PeerLost*>(&error) != nullptr);

@@ -5,20 +5,17 @@
 
 #include <cmath>
 
+#include "weft/partition/scramble.h"
+
 namespace weft::spatial {
 namespace {
 
 using at::Tensor;
 using partition::Box;
+using partition::scramble;
 using Sizes = std::vector<std::int64_t>;
 
-// A random number for a counter: SplitMix64's finaliser, twice, so that neighbouring counters and seeds share nothing.
-std::uint64_t scramble(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
+// Scrambles twice, so that neighbouring counters and seeds share nothing.
 class Coin {
  public:
   Coin(double p, std::int64_t seed)

@@ -124,8 +124,7 @@ void Transfer::post(const HaloPlan& plan, mpi::Direction direction, int tag) {
 }
 
 void Transfer::wait(const HaloPlan& plan) {
-  mpi::Waiter waiter({.operation = "halo exchange", .team = plan.comm().get()});
-  while (!operation_->advance()) waiter.idle();
+  mpi::complete(*operation_, {.operation = "halo exchange", .team = plan.comm().get()});
 }
 
 Transfer Transfer::of_cells(const Tensor& x, const HaloPlan& plan, mpi::Direction direction, int tag) {
