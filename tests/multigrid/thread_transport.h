@@ -126,6 +126,7 @@ class ThreadTransport final : public Transport {
     hub_->join(meetings_, rank_, value, failed, "");
     return std::make_unique<Pending>(*hub_, meetings_++, maximum);
   }
+  bool end(bool failed) override { return meet(0, failed, "").failed; }
   std::vector<std::string> gather(const std::string& text) override { return meet(0, false, text).texts; }
   void abandon(const std::string& cause) noexcept override { hub_->break_down(cause); }
 

@@ -1,6 +1,10 @@
 #include "weft/mpi/team.h"
 
+#include <sched.h>
+#include <time.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -24,6 +28,7 @@ struct Ballot {
   std::uint64_t signature_min, signature_max;
   std::int64_t value_min, value_max;
   std::uint64_t flags;
+  std::int64_t gives_up_ms;  // when the first of the ranks stops waiting for the others, by the wall clock
 
   void merge(const Ballot& other) noexcept {
     signature_min = std::min(signature_min, other.signature_min);
@@ -31,13 +36,27 @@ struct Ballot {
     value_min = std::min(value_min, other.value_min);
     value_max = std::max(value_max, other.value_max);
     flags |= other.flags;
+    gives_up_ms = std::min(gives_up_ms, other.gives_up_ms);
   }
 };
+
+// Coarse, for it is read in every agreement; ranks on several machines share no better clock.
+std::int64_t wall_clock_ms() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return std::int64_t{1000} * now.tv_sec + now.tv_nsec / 1'000'000;
+}
 
 Ballot ballot_of(std::uint64_t number, const Vote& vote) noexcept {
   const std::uint64_t flags = (vote.wants_grad ? 1U : 0U) | (vote.grad_disabled ? 2U : 0U) |
                               (vote.has_tangent ? 4U : 0U) | (vote.failed ? 8U : 0U);
-  return {number, vote.signature, vote.signature, vote.value, vote.value, flags};
+  return {number,
+          vote.signature,
+          vote.signature,
+          vote.value,
+          vote.value,
+          flags,
+          wall_clock_ms() + options().timeout.count()};
 }
 
 Outcome outcome_of(const Ballot& ballot) noexcept {
@@ -63,6 +82,10 @@ Registry& registry() {
 }
 
 }  // namespace
+
+struct Team::Booth {
+  Ballot mine, theirs;
+};
 
 Team::Team(Communicator origin)
     : origin_(std::move(origin)),
@@ -174,7 +197,7 @@ void Team::enter() {
     rebuild();
   } else {
     // Twice: MPI may look first and make progress after, so that only the second look finds what came while this rank
-    // computed. A missed alarm would let this rank agree with the ballot of a rank that has given up.
+    // computed. What both miss, the agreement finds (await_alarm).
     poll_alarm();
     poll_alarm();
   }
@@ -190,44 +213,35 @@ Outcome Team::agree(Direction direction, const Vote& vote) {
   }
 }
 
+// One round: this rank's ballot goes to the rank ahead, the one of the rank behind is merged into it. The memory
+// belongs to the requests: a rank that gives up leaves its ballot on the way, for a rank that does not look MPI may not
+// take it yet.
+void Team::exchange_ballots(const std::shared_ptr<Booth>& booth, int reach, int tag) {
+  const int ahead = (rank_ + reach) % size_;
+  const int behind = (rank_ - reach + size_) % size_;
+  const MPI_Comm comm = control_.handle();
+  auto& [mine, theirs] = *booth;
+  Request incoming(booth);
+  Request outgoing(booth);
+  check(MPI_Irecv(&theirs, sizeof theirs, MPI_BYTE, behind, tag, comm, incoming.add()), "MPI_Irecv", comm);
+  check(MPI_Isend(&mine, sizeof mine, MPI_BYTE, ahead, tag, comm, outgoing.add()), "MPI_Isend", comm);
+  incoming.wait({.operation = "agreement", .team = this, .explain = waiting_for, .subject = &behind});
+  outgoing.wait({.operation = "agreement", .team = this, .explain = waiting_for, .subject = &ahead});
+  if (theirs.number != mine.number) {
+    throw MpiError("weft.MpiError: rank " + std::to_string(rank_) + " is at agreement " + std::to_string(mine.number) +
+                   " of '" + name_ + "', rank " + std::to_string(behind) + " at " + std::to_string(theirs.number) +
+                   ": two threads use one communicator at the same time?");
+  }
+  mine.merge(theirs);
+}
+
 Outcome Team::exchange_votes(Direction direction, const Vote& vote) {
   const auto which = static_cast<std::size_t>(direction);
-  const MPI_Comm comm = control_.handle();
-  Ballot mine = ballot_of(agreements_[which]++, vote);
+  const auto booth = std::make_shared<Booth>(Booth{ballot_of(agreements_[which]++, vote), {}});
   int tag = static_cast<int>(which) * kRounds;
-  for (int reach = 1; reach < size_; reach *= 2, ++tag) {
-    const int ahead = (rank_ + reach) % size_;
-    const int behind = (rank_ - reach + size_) % size_;
-    Ballot theirs;
-    MPI_Request incoming = MPI_REQUEST_NULL;
-    MPI_Request outgoing = MPI_REQUEST_NULL;
-    check(MPI_Irecv(&theirs, sizeof theirs, MPI_BYTE, behind, tag, comm, &incoming), "MPI_Irecv", comm);
-    check(MPI_Isend(&mine, sizeof mine, MPI_BYTE, ahead, tag, comm, &outgoing), "MPI_Isend", comm);
-    const WaitContext context{.operation = "agreement", .team = this, .explain = waiting_for, .subject = &behind};
-    Waiter waiter(context);
-    int done = 0;
-    try {
-      for (;;) {
-        check(MPI_Test(&incoming, &done, MPI_STATUS_IGNORE), "MPI_Test", comm);
-        if (done != 0) break;
-        waiter.idle();
-      }
-    } catch (...) {
-      // The buffers live on this stack frame, so no request may outlive it.
-      MPI_Cancel(&incoming);
-      MPI_Wait(&incoming, MPI_STATUS_IGNORE);
-      MPI_Wait(&outgoing, MPI_STATUS_IGNORE);  // eager: a ballot is tiny
-      throw;
-    }
-    check(MPI_Wait(&outgoing, MPI_STATUS_IGNORE), "MPI_Wait", comm);
-    if (theirs.number != mine.number) {
-      throw MpiError("weft.MpiError: rank " + std::to_string(rank_) + " is at agreement " +
-                     std::to_string(mine.number) + " of '" + name_ + "', rank " + std::to_string(behind) + " at " +
-                     std::to_string(theirs.number) + ": two threads use one communicator at the same time?");
-    }
-    mine.merge(theirs);
-  }
-  return outcome_of(mine);
+  for (int reach = 1; reach < size_; reach *= 2, ++tag) exchange_ballots(booth, reach, tag);
+  if (wall_clock_ms() >= booth->mine.gives_up_ms) await_alarm();
+  return outcome_of(booth->mine);
 }
 
 void Team::disagree(const std::string& mine) {
@@ -286,6 +300,16 @@ void Team::poll_alarm() {
         comm);
   broken_ = true;
   throw PeerLost(status.MPI_SOURCE, text + " (noticed in " + current_operation() + ")");
+}
+
+void Team::await_alarm() {
+  // A rank that waits looks at its clock every few milliseconds, so its alarm is on its way by now or never will be.
+  constexpr std::chrono::milliseconds kLooking{50};
+  const auto end = std::chrono::steady_clock::now() + kLooking;
+  while (std::chrono::steady_clock::now() < end) {
+    poll_alarm();
+    sched_yield();
+  }
 }
 
 int Team::transfer_tag(std::int64_t transfer) const noexcept {

@@ -23,6 +23,7 @@ class MpiTransport final : public Transport {
   void progress() override;
   void finish() override;
   [[nodiscard]] std::unique_ptr<PendingAgreement> agree(double value, bool maximum, bool failed) override;
+  [[nodiscard]] bool end(bool failed) override;
   [[nodiscard]] std::vector<std::string> gather(const std::string& text) override;
   void abandon(const std::string& cause) noexcept override;
 

@@ -115,7 +115,7 @@ void Solver::Implementation::run(Solve& solve) {
     iterate(solve);
   }
   transport->finish();
-  if (transport->agree(0, false, solve.evaluator.failed())->wait().failed) throw_failure(*transport, solve.evaluator);
+  if (transport->end(solve.evaluator.failed())) throw_failure(*transport, solve.evaluator);
   left_value = std::move(solve.left_value);
 }
 

@@ -67,6 +67,8 @@ class Transport {
 
   // Collective.
   [[nodiscard]] virtual std::unique_ptr<PendingAgreement> agree(double value, bool maximum, bool failed) = 0;
+  // Collective, the last of a solve: whether any rank failed. A rank that gave up waiting for this one is noticed here.
+  [[nodiscard]] virtual bool end(bool failed) = 0;
   // Collective: everybody's text, in rank order.
   [[nodiscard]] virtual std::vector<std::string> gather(const std::string& text) = 0;
 
