@@ -41,14 +41,15 @@ endfunction()
 # weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>])
 #
 # Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). A sanitizer's runtime would have to
-# be preloaded into Python, where it reports torch and Python themselves: those builds have no Python tests.
+# be preloaded into Python, where it reports torch and Python themselves: those builds have no Python tests, and the core
+# alone has no Python part.
 function(weft_add_python_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "RANKS;LABELS")
   set(file "${PROJECT_SOURCE_DIR}/tests/${name}.py")
   if(NOT EXISTS "${file}")
     message(FATAL_ERROR "weft_add_python_test(${name}): there is no ${file}")
   endif()
-  if(WEFT_SANITIZE)
+  if(WEFT_SANITIZE OR WEFT_CORE_ONLY)
     return()
   endif()
   if(NOT arg_RANKS)
@@ -101,7 +102,7 @@ endfunction()
 # Installs this build into a staging folder, then configures, builds and runs examples/cmake_project against it. A sanitizer
 # build would impose its runtime on the consumer, so it has no such test.
 function(weft_add_install_test)
-  if(WEFT_SANITIZE)
+  if(WEFT_SANITIZE OR WEFT_CORE_ONLY)
     return()
   endif()
   set(stage "${PROJECT_BINARY_DIR}/stage")

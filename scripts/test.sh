@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs tests and ends with the line "N passed, N failed": scripts/test.sh all|<preset>|package|lint [<mpi>]
 #
-#   all      what `make test` runs: the build in use, then MPICH, the package, lint; the sanitizers have targets of their own
+#   all      what `make test` runs: the build in use, MPICH's core, the package, lint; the sanitizers and all of MPICH have
+#            targets of their own
 #   <preset> one build (release, mpich, system, asan, tsan) and its ctest tests
 # Every step runs even if an earlier one failed; the exit status says whether any did.
 set -uo pipefail
@@ -43,11 +44,11 @@ run_preset() {
   record_junit "$preset" "$results"
 }
 
-# An MPI beside the one in use: installed if need be, tested in a build of its own.
+# run_other_mpi <mpi> [<preset>]: an MPI beside the one in use, installed if need be, tested in a build of its own.
 run_other_mpi() {
   announce "env for $1"
   scripts/env.sh "$1" --extra || { record "$1 (env)" 1 && return; }
-  run_preset "$1"
+  run_preset "${2:-$1}"
 }
 
 # The package as a user installs it. --prefix, not a new environment: torch need not be installed twice.
@@ -70,7 +71,7 @@ case ${1:-all} in
   all)
     mpi=${2:-openmpi}
     [[ $mpi == openmpi ]] && run_preset release || run_preset "$mpi"
-    [[ $mpi == mpich ]] || run_other_mpi mpich
+    [[ $mpi == mpich ]] || run_other_mpi mpich mpich-core
     run_package
     run_lint
     ;;
