@@ -101,6 +101,56 @@ TEST_P(NetworkTest, FunctionsAndStepsInOneNetwork) {
   if (comm_->rank() == 0) expect_same(y, expected);
 }
 
+// The next state may be made in the memory of a layer's result, but only where nobody else sees it.
+TEST_P(NetworkTest, ResultsThatBelongToOthersStayAsTheyAre) {
+  const Tensor stored = torch::linspace(-1, 1, 12, torch::kFloat64).view({3, 4});
+  const Tensor before = stored.clone();
+  std::vector<Layer> layers;
+  for (int i = 0; i < 4; ++i) {
+    layers.push_back({.function = [](const Tensors& x, double) { return x; }});
+    layers.push_back({.function = [](const Tensors& x, double) { return Tensors{x[0].view({12}).view({3, 4})}; }});
+    layers.push_back({.function = [stored](const Tensors&, double) { return Tensors{stored}; }});
+    layers.push_back({.function = [stored](const Tensors&, double) { return Tensors{stored.slice(0, 0, 3)}; }});
+    layers.push_back({.function = [](const Tensors& x, double) { return Tensors{x[0].t().contiguous().t()}; }});
+  }
+  LayerParallel network(comm_, layers, exact(GetParam()));
+  const Tensor x = x_.clone();
+  const torch::NoGradGuard no_grad;
+  const Tensor y = network.forward(x);
+  Tensor expected = x_;
+  const double dt = 1.5 / static_cast<double>(layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    expected = expected + dt * (i % 5 == 2 || i % 5 == 3 ? before : expected);
+  }
+  if (comm_->rank() == 0) expect_same(y, expected);
+  EXPECT_TRUE(stored.equal(before));
+  EXPECT_TRUE(x.equal(x_));
+}
+
+// 32 steps on 3 levels, each 4 times coarser. The first iteration takes 2 steps on the coarsest level and 6 on the one
+// between. The second takes all 32 on the finest; between, 2 of the 8 that the residuals need, the others being those
+// of the first iteration; 4 of 6 in the relaxation, whose intervals begin with steps that the residuals took, and 2 for
+// its residuals; one of 4 on the coarsest; 2 and 3 on the way up. The last sweep takes 32 again.
+TEST(CoarseSteps, AreNotEvaluatedAgainFromTheSameState) {
+  const auto alone = mpi::Team::over(mpi::CommunicatorView(MPI_COMM_SELF), "alone");
+  int evaluations = 0;
+  std::vector<Layer> layers(32, {.function = [&](const Tensors& x, double) {
+                              ++evaluations;
+                              return Tensors{torch::sin(x[0])};
+                            }});
+  Options options;
+  options.forward_grid = options.backward_grid = {.levels = 3, .coarsening = 4};
+  options.forward.max_iterations = 2;
+  options.forward.absolute_tolerance = 0;
+  options.forward.skip_downcycle = true;
+  LayerParallel network(alone, layers, options);
+  const torch::NoGradGuard no_grad;
+  static_cast<void>(network.forward(torch::ones({3}, torch::kFloat64)));
+  evaluations = 0;  // shapes are known now
+  static_cast<void>(network.forward(torch::ones({3}, torch::kFloat64)));
+  EXPECT_EQ(evaluations, 2 + 6 + 32 + 2 + 4 + 2 + 1 + 5 + 32);
+}
+
 TEST_P(NetworkTest, ReplicatedEndsGiveOneLossesGradients) {
   std::vector<Block> modules;
   std::vector<Layer> layers;

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "weft/layer_parallel/states.h"
 
@@ -59,7 +60,7 @@ Tensors Evaluator::call(std::int64_t number, const Tensors& x, double dt, Buffer
 Tensors Evaluator::next(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
   const c10::AutoGradMode no_grad(false);
   Tensors y = call(number, x, dt, buffers);
-  return layers_[number].form == Form::kResidual ? advance(x, y, dt) : y;
+  return layers_[number].form == Form::kResidual ? advance(x, std::move(y), dt) : y;
 }
 
 Recorded Evaluator::record(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {

@@ -14,6 +14,17 @@ using multigrid::Place;
 using multigrid::State;
 using multigrid::Step;
 
+State TensorProblem::step(const State& u, const Step& step) {
+  if (step.final) remembered_.clear();  // the coarse levels are through
+  if (step.level == 0) return evaluate(u, step);
+  auto& [from, to] = remembered_[{step.level, step.index}];
+  if (!from || from.shared() != u.shared()) {
+    to = evaluate(u, step);
+    from = u;
+  }
+  return to;
+}
+
 State TensorProblem::combine(double a, State x, double b, State y) {
   return State::of(layer_parallel::combine(a, x.as<Tensors>(), b, y.as<Tensors>()));
 }
@@ -57,7 +68,7 @@ State ForwardProblem::guess(const Place& place) {
   return State::of(input_.guess ? input_.guess(place.t) : Problem::guess(place).as<Tensors>());
 }
 
-State ForwardProblem::step(const State& u, const Step& step) {
+State ForwardProblem::evaluate(const State& u, const Step& step) {
   const std::int64_t layer = step.fine_start;
   const double dt = plan_.dt(step.fine_stop - step.fine_start);
   const auto& x = u.as<Tensors>();
@@ -75,7 +86,7 @@ const Layout& AdjointProblem::layout(std::int64_t fine_index) const { return sha
 
 State AdjointProblem::initial() { return State::of(input_.gradient); }
 
-State AdjointProblem::step(const State& u, const Step& step) {
+State AdjointProblem::evaluate(const State& u, const Step& step) {
   const std::int64_t layer = plan_.layers() - step.fine_stop;
   const auto& gradient = u.as<Tensors>();
   const Recorded& record = recorded(layer, step);
@@ -83,9 +94,12 @@ State AdjointProblem::step(const State& u, const Step& step) {
     return State::of(pull_back(layer, record, gradient, step.final));
   }
   const c10::AutoGradMode no_grad(false);
+  const double dt = plan_.dt(step.fine_stop - step.fine_start);
+  // Only the weights' gradients need the factor before the product.
+  if (!step.final) return State::of(advance(gradient, pull_back(layer, record, gradient, false), dt));
   Tensors scaled;
-  for (const auto& tensor : gradient) scaled.push_back(at::mul(tensor, plan_.dt(step.fine_stop - step.fine_start)));
-  return State::of(layer_parallel::combine(1, gradient, 1, pull_back(layer, record, scaled, step.final)));
+  for (const auto& tensor : gradient) scaled.push_back(at::mul(tensor, dt));
+  return State::of(advance(gradient, pull_back(layer, record, scaled, true), 1));
 }
 
 // x + dt * f(x) has the same f on every level, and so one graph of it serves them all.

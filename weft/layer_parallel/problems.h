@@ -31,6 +31,9 @@ class TensorProblem : public multigrid::Problem {
   TensorProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes, const Transfers& transfers)
       : plan_(plan), evaluator_(evaluator), shapes_(shapes), codec_(std::move(codec)), transfers_(transfers) {}
 
+  // A coarse step from a state it was just taken from is not evaluated again: the residual of a coarse point and the
+  // relaxation that follows it ask for the same ones, and so does an iteration after one that skipped the way down.
+  multigrid::State step(const multigrid::State& u, const multigrid::Step& step) final;
   multigrid::State combine(double a, multigrid::State x, double b, multigrid::State y) override;
   double norm(const multigrid::State& u) override;
   bool finite(const multigrid::State& u) override;
@@ -42,6 +45,7 @@ class TensorProblem : public multigrid::Problem {
   multigrid::State refine(const multigrid::State& u, const multigrid::Place& place) override;
 
  protected:
+  [[nodiscard]] virtual multigrid::State evaluate(const multigrid::State& u, const multigrid::Step& step) = 0;
   [[nodiscard]] bool coarsens() const { return static_cast<bool>(transfers_.coarsen); }
   // What a state looks like at a fine point of the problem's own time.
   [[nodiscard]] virtual const Layout& layout(std::int64_t fine_index) const = 0;
@@ -53,8 +57,12 @@ class TensorProblem : public multigrid::Problem {
   const Shapes& shapes_;
 
  private:
+  struct Taken {
+    multigrid::State from, to;
+  };
   Codec codec_;
   const Transfers& transfers_;
+  std::map<std::pair<int, std::int64_t>, Taken> remembered_;  // the last of each coarse step, by level and index
 };
 
 class ForwardProblem final : public TensorProblem {
@@ -69,9 +77,9 @@ class ForwardProblem final : public TensorProblem {
 
   multigrid::State initial() override;
   multigrid::State guess(const multigrid::Place& place) override;
-  multigrid::State step(const multigrid::State& u, const multigrid::Step& step) override;
 
  private:
+  [[nodiscard]] multigrid::State evaluate(const multigrid::State& u, const multigrid::Step& step) override;
   [[nodiscard]] const Layout& layout(std::int64_t fine_index) const override;
 
   Input input_;
@@ -93,9 +101,9 @@ class AdjointProblem final : public TensorProblem {
                  Input input);
 
   multigrid::State initial() override;
-  multigrid::State step(const multigrid::State& u, const multigrid::Step& step) override;
 
  private:
+  [[nodiscard]] multigrid::State evaluate(const multigrid::State& u, const multigrid::Step& step) override;
   [[nodiscard]] const Layout& layout(std::int64_t fine_index) const override;
   [[nodiscard]] const Recorded& recorded(std::int64_t layer, const multigrid::Step& step);
   [[nodiscard]] Tensors pull_back(std::int64_t layer, const Recorded& recorded, const Tensors& gradient, bool final);

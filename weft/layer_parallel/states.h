@@ -41,8 +41,8 @@ void require_state(const Tensors& state, const char* what);
 
 // a x + b y.
 [[nodiscard]] Tensors combine(double a, const Tensors& x, double b, const Tensors& y);
-// x + dt * y, tensor by tensor.
-[[nodiscard]] Tensors advance(const Tensors& x, const Tensors& y, double dt);
+// x + dt * y, tensor by tensor; in y's memory where the caller alone holds it: fresh memory costs page faults.
+[[nodiscard]] Tensors advance(const Tensors& x, Tensors y, double dt);
 [[nodiscard]] double norm(const Tensors& x);
 [[nodiscard]] bool finite(const Tensors& x);
 [[nodiscard]] Tensors detached(const Tensors& x);
