@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from weft.layer_parallel import zero_joined_to
 
 
 class Composition:
@@ -20,12 +18,4 @@ class Composition:
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self._on_root:
             return function(*args, **kwargs)
-        return None if isinstance(function, type) else _zero_joined_to((args, kwargs))
-
-
-def _zero_joined_to(arguments: Any) -> Tensor:
-    zero = torch.zeros(())
-    for leaf in tree_leaves(arguments):
-        if isinstance(leaf, Tensor) and leaf.requires_grad:
-            zero = zero.to(leaf.device) + leaf.flatten()[:0].sum()  # of no elements: zero also beside NaN
-    return zero
+        return None if isinstance(function, type) else zero_joined_to((args, kwargs))

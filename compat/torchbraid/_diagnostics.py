@@ -10,8 +10,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import weft
-
-from . import _exchange
+from weft import _objects
 
 
 @torch.no_grad()
@@ -25,7 +24,7 @@ def diagnose(
     times, states = points()
     norms = {round(time / dt): _norm(state) for time, state in zip(times, states, strict=True)}
     weights = {number: [p.norm().item() for p in layer.parameters()] for number, layer in own.items()}
-    norms, weights = (_merge(parts) for parts in zip(*_exchange.all_gather(comm, (norms, weights))))
+    norms, weights = (_merge(parts) for parts in zip(*_objects.all_gather(comm, (norms, weights))))
     return {
         "timestep_index": sorted(weights),
         "step_in": [norms[number] for number in sorted(weights)],

@@ -1,36 +1,9 @@
-"""Python objects between ranks, for reports and the like; through weft, whose waits end."""
-
-import pickle
-from typing import Any
+"""A tensor that only the root has, on every rank; through weft, whose waits end."""
 
 import torch
 
 import weft
-
-
-def _to_bytes(value: Any) -> torch.Tensor:
-    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
-
-
-def _from_bytes(data: torch.Tensor) -> Any:
-    return pickle.loads(data.numpy().tobytes())
-
-
-@torch.no_grad()
-def all_gather(comm: weft.Communicator, value: Any) -> list[Any]:
-    """Collective. Every rank's object, in rank order."""
-    data = _to_bytes(value)
-    sizes = comm.all_gather(torch.tensor([data.numel()]))
-    return [_from_bytes(piece) for piece in comm.all_gather(data).split(sizes.tolist())]
-
-
-@torch.no_grad()
-def gather(comm: weft.Communicator, value: Any) -> list[Any]:
-    """Collective. Every rank's object, in rank order, on rank 0; elsewhere nothing."""
-    data = _to_bytes(value)
-    sizes = comm.all_gather(torch.tensor([data.numel()]))
-    gathered = comm.gather(data, root=0)
-    return [_from_bytes(piece) for piece in gathered.split(sizes.tolist())] if comm.rank == 0 else []
+from weft import _objects
 
 
 @torch.no_grad()
@@ -39,7 +12,7 @@ def from_root(comm: weft.Communicator, value: torch.Tensor | None) -> torch.Tens
     like = None
     if comm.rank == 0:
         like = (value.shape, value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
-    like = all_gather(comm, like)[0]
+    like = _objects.all_gather(comm, like)[0]
     if isinstance(like, str):
         raise TypeError(f"torchbraid (weft): expected a tensor on rank 0, got {like}")
     if comm.rank == 0:

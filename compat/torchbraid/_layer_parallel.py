@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 import weft
+from weft import _objects
 from weft.layer_parallel import SerialNetwork
 
 from . import _exchange
@@ -102,7 +103,7 @@ class LayerParallel(Settings, nn.Module):
 
     def buildSequentialOnRoot(self) -> nn.Module | None:
         """Collective. On rank 0 a plain module with copies of all layers; None elsewhere. Only weights travel."""
-        weights = _exchange.gather(self._group, {number: _weights(layer) for number, layer in self._layers.own.items()})
+        weights = _objects.gather(self._group, {number: _weights(layer) for number, layer in self._layers.own.items()})
         if self._group.rank != 0:
             return None
         make = self._layers.maker()
@@ -139,7 +140,7 @@ class LayerParallel(Settings, nn.Module):
 
     def getTimersString(self) -> str:
         """Collective. The timers of all ranks, on every rank."""
-        texts = _exchange.all_gather(self._group, self.timer_manager.getResultString())
+        texts = _objects.all_gather(self._group, self.timer_manager.getResultString())
         return "\n".join(f"*** rank {rank} ***\n{text}" for rank, text in enumerate(texts))
 
     def diagnostics(self, enable: bool) -> None:

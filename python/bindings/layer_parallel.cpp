@@ -160,7 +160,10 @@ py::tuple plan(std::int64_t count, int ranks, int rank, const py::dict& descript
   const Options how = options(description);
   const Plan plan(count, ranks, how.tf, how.forward_grid, how.backward_grid);
   const partition::Range own = plan.layers_of(rank);
-  return py::make_tuple(own.begin, own.end, plan.borrowed(rank), plan.forward().levels(), plan.adjoint().levels());
+  std::vector<int> owners;
+  for (int each = 0; each < ranks; ++each) owners.insert(owners.end(), plan.layers_of(each).size(), each);
+  return py::make_tuple(own.begin, own.end, plan.borrowed(rank), owners, plan.forward().levels(),
+                        plan.adjoint().levels());
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import warnings
 import weakref
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from . import _bindings
+from . import _bindings, _objects
 from ._solve import Solve, SolveStatistics, per_level
 from .communicator import Communicator
 from .errors import LayerError, reraise, translate
@@ -24,6 +23,7 @@ __all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics"]
 
 FORMS = ("residual", "step", "plain")
 _LAYER = re.compile(r"\blayer \d+ \(")  # how the library names a layer that failed
+_LISTS = (Sequence, nn.Sequential, nn.ModuleList)
 State = Any
 """A tensor, or a tuple of tensors."""
 
@@ -93,11 +93,11 @@ class LayerParallel(nn.Module):
             "keep_states": keep_states,
             "guess": self._guess,
         }
-        begin, end, borrowed, self.levels, self.backward_levels = _bindings.load().layer_parallel_plan(
+        begin, end, borrowed, owners, self.levels, self.backward_levels = _bindings.load().layer_parallel_plan(
             count, comm.size, comm.rank, self._description
         )
         self.own = range(begin, end)
-        made, shared = _make_layers(layers, count, {*self.own, *borrowed}, partial(_owner, count, comm.size), comm.rank)
+        made, shared = _make_layers(_maker(layers), {*self.own, *borrowed}, owners, comm.rank)
         self.layers = nn.ModuleDict({str(number): made[number] for number in self.own})
         self._copies = {number: made[number] for number in borrowed}  # not ours to train or to save
         self._extras: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
@@ -132,11 +132,7 @@ class LayerParallel(nn.Module):
         """
         if self.replicated or self.comm.rank == 0:
             return function(*args, **kwargs)
-        zero = torch.zeros(())
-        for leaf in tree_leaves((args, kwargs)):
-            if isinstance(leaf, Tensor) and leaf.requires_grad:
-                zero = zero + leaf.flatten()[:0].sum()
-        return zero
+        return zero_joined_to((args, kwargs))
 
     @property
     def statistics(self) -> tuple[SolveStatistics, SolveStatistics]:
@@ -177,12 +173,12 @@ class LayerParallel(nn.Module):
 
     def full_state_dict(self) -> dict[str, Tensor]:
         """Collective. The state of all layers, on every rank: loads into any number of ranks, and into ``serial()``."""
-        pieces = self._exchange({key: value.cpu() for key, value in self.state_dict().items()})
+        pieces = _objects.all_gather(self.comm, {key: value.cpu() for key, value in self.state_dict().items()})
         return {key: value for piece in pieces for key, value in piece.items()}
 
     def serial(self) -> SerialNetwork | None:
         """Collective. On rank 0 a plain module with copies of all layers; None elsewhere."""
-        pieces = self._exchange(dict(self.layers.items()), root_only=True)
+        pieces = _objects.gather(self.comm, dict(self.layers.items()))
         if self.comm.rank != 0:
             return None
         return SerialNetwork({k: v for piece in pieces for k, v in piece.items()}, self._forms, self.tf)
@@ -287,19 +283,6 @@ class LayerParallel(nn.Module):
             if end > 0 and key[: end + 1] in others:
                 del state_dict[key]
 
-    def _exchange(self, mine: Any, root_only: bool = False) -> list[Any]:
-        """Every rank's object, in rank order."""
-        file = io.BytesIO()
-        torch.save(mine, file)
-        bytes_ = torch.frombuffer(bytearray(file.getbuffer()), dtype=torch.uint8)
-        with torch.no_grad():
-            sizes = self.comm.all_gather(torch.tensor([bytes_.numel()]))
-            gathered = self.comm.gather(bytes_, root=0) if root_only else self.comm.all_gather(bytes_)
-        if root_only and self.comm.rank != 0:
-            return []
-        pieces = gathered.split(sizes.tolist())
-        return [torch.load(io.BytesIO(piece.numpy().tobytes()), weights_only=False) for piece in pieces]
-
 
 class SerialNetwork(nn.Module):
     """The same network as a plain module: layer after layer. Its state_dict has LayerParallel's keys."""
@@ -318,14 +301,27 @@ class SerialNetwork(nn.Module):
         return x
 
 
+def zero_joined_to(arguments: Any) -> Tensor:
+    """A zero whose graph reaches the tensors among the arguments, so that backward passes meet on all ranks."""
+    zero = torch.zeros(())
+    for leaf in tree_leaves(arguments):
+        if isinstance(leaf, Tensor) and leaf.requires_grad:
+            zero = zero.to(leaf.device) + leaf.flatten()[:0].sum()  # of no elements: zero also beside NaN
+    return zero
+
+
 def _advance(x: State, y: State, dt: float) -> State:
     if isinstance(x, Tensor):
         return torch.add(x, y, alpha=dt)
     return tuple(torch.add(a, b, alpha=dt) for a, b in zip(x, y, strict=True))
 
 
+def _maker(layers: Sequence[nn.Module] | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
+    return layers.__getitem__ if isinstance(layers, _LISTS) else layers
+
+
 def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int | None) -> int:
-    if isinstance(layers, Sequence | nn.Sequential | nn.ModuleList):
+    if isinstance(layers, _LISTS):
         if steps is not None and steps != len(layers):
             raise ValueError(f"weft: {len(layers)} layers were given, and steps={steps}; leave steps out")
         count = len(layers)
@@ -349,13 +345,6 @@ def _grid(levels: int, cfactor: int | Mapping[int, int], min_coarse: int) -> dic
     return {"levels": levels, "cfactor": per_level(cfactor, 2), "min_coarse": min_coarse}
 
 
-def _owner(count: int, ranks: int, number: int) -> int:
-    """The first ranks have one layer more where they do not divide."""
-    small, larger = divmod(count, ranks)
-    edge = larger * (small + 1)
-    return number // (small + 1) if number < edge else larger + (number - edge) // small
-
-
 @dataclass
 class _Seen:
     parameter: weakref.ref[Tensor]
@@ -364,18 +353,17 @@ class _Seen:
 
 
 def _make_layers(
-    layers: Sequence[nn.Module] | Callable[[int], nn.Module],
-    count: int,
+    make: Callable[[int], nn.Module],
     needed: set[int],
-    owner: Callable[[int], int],
+    owners: Sequence[int],
     rank: int,
 ) -> tuple[dict[int, nn.Module], list[tuple[Tensor | None, Tensor]]]:
     """The needed layers by number, and the parameters that layers of several ranks share."""
     made: dict[int, nn.Module] = {}
     seen: dict[int, _Seen] = {}
     order: list[_Seen] = []
-    for number in range(count):
-        module = layers(number) if not isinstance(layers, Sequence | nn.Sequential | nn.ModuleList) else layers[number]
+    for number, owner in enumerate(owners):
+        module = make(number)
         if not isinstance(module, nn.Module):
             raise TypeError(f"weft: expected layer {number} to be a torch.nn.Module, got {type(module).__name__}")
         for parameter in module.parameters():
@@ -384,7 +372,7 @@ def _make_layers(
                 known = _Seen(weakref.ref(parameter), torch.empty_like(parameter, device="meta"))
                 seen[id(parameter)] = known
                 order.append(known)
-            known.ranks.add(owner(number))
+            known.ranks.add(owner)
         if number in needed:
             made[number] = module
     shared: list[tuple[Tensor | None, Tensor]] = []

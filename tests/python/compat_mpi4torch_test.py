@@ -4,11 +4,11 @@ import copy
 import os
 import pickle
 import sys
-from pathlib import Path
 
 import mpi4torch
 import pytest
 import torch
+from resident import resident_bytes
 
 comm = mpi4torch.COMM_WORLD
 RANK, SIZE = comm.rank, comm.size
@@ -380,10 +380,6 @@ def test_torchscript_module_with_a_communicator() -> None:
             return self.c.Allreduce(x, mpi4torch.MPI_SUM) / self.c.size
 
     assert_equal(torch.jit.script(Mean(comm))(torch.full((1,), 4.0)), torch.full((1,), 4.0))
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def test_memory_does_not_grow() -> None:

@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 import torch
+from resident import resident_bytes
 from torch import Tensor, nn
 from torchbraid import utils
 from torchbraid_networks import RANK, SEED, SIZE, Dense, Loop, assert_same_pass, comm, network, owned
@@ -265,11 +266,6 @@ def test_no_state_stays_behind_backward(levels: int) -> None:
         assert Counting.states_alive(x) == 0 and Counting.alive == 0
         Counting.states.clear()
     assert len(set(held)) == 1 and held[0] <= len(owned(32)), "in a pass: one evaluation for each of the rank's layers"
-
-
-def resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 def test_memory_does_not_grow_with_batches() -> None:

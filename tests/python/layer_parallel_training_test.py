@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import ctypes
-import gc
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from networks import Block, plain_loop
+from resident import resident_bytes
 from torch import Tensor, nn
 
 import weft
@@ -218,14 +216,6 @@ def test_other_types_after_construction(comm: weft.Communicator) -> None:
     weft.backward(net.compose(torch.sum, net(x.double())))
 
 
-def resident() -> int:
-    """What is in use: memory that was freed goes back to the system first."""
-    gc.collect()
-    ctypes.CDLL("libc.so.6").malloc_trim(0)
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
 def test_no_state_is_kept_after_backward(comm: weft.Communicator) -> None:
     class Wide(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -235,13 +225,13 @@ def test_no_state_is_kept_after_backward(comm: weft.Communicator) -> None:
     x = torch.zeros(1 << 20, requires_grad=True)  # 4 MiB a state
     weft.backward(net.compose(torch.sum, net(x)))
     x.grad = None
-    before = resident()
+    before = resident_bytes()
     y = net(x)
-    assert resident() - before > 30 << 20  # now they are alive, for backward
+    assert resident_bytes() - before > 30 << 20  # now they are alive, for backward
     weft.backward(net.compose(torch.sum, y))
     del y
     x.grad = None
-    assert resident() - before < 12 << 20, "states are alive: those of one rank would be 40 MiB and more"
+    assert resident_bytes() - before < 12 << 20, "states are alive: those of one rank would be 40 MiB and more"
 
 
 def test_many_batches_do_not_grow(comm: weft.Communicator) -> None:
@@ -256,9 +246,9 @@ def test_many_batches_do_not_grow(comm: weft.Communicator) -> None:
             net.zero_grad()
 
     train(100)
-    before = resident()
+    before = resident_bytes()
     train(1000 if comm.size <= 2 else 200)  # more ranks than cores take their time
-    assert resident() - before < 4 << 20
+    assert resident_bytes() - before < 4 << 20
 
 
 # ---- what goes wrong

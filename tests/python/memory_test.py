@@ -1,19 +1,14 @@
 """Passes that do not grow memory."""
 
 import gc
-import resource
-from pathlib import Path
 
 import pytest
 import torch
+from resident import resident_bytes
 
 import weft
 
 PASSES = 10_000
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 @pytest.mark.parametrize("elements", [1, 8192])
