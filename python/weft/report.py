@@ -61,7 +61,7 @@ def _subtitle(run: Run) -> str:
     begin, end = run.scalars[0].time, max(scalar.time for scalar in run.scalars)
     last = max(scalar.step for scalar in run.scalars)
     when = datetime.fromtimestamp(min(max(begin, 0.0), 4e9), timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return f"{when}, {last} steps in {number(max(end - begin, 0.0))} seconds"
+    return f"{when}, {last} steps in {number(max(end - begin, 0.0), 3)} seconds"
 
 
 def _cards(curves: dict[str, list[Scalar]]) -> Markup | None:
@@ -70,7 +70,7 @@ def _cards(curves: dict[str, list[Scalar]]) -> Markup | None:
     cards = [
         element(
             "div",
-            element("div", number(points[-1].value), class_="value"),
+            element("div", number(points[-1].value, 4), class_="value"),
             element("div", name, class_="name"),
             class_="card",
         )

@@ -121,6 +121,7 @@ def test_axes_of_odd_values(values: list[float]) -> None:
 def test_ticks_are_round_and_inside() -> None:
     assert ticks(0, 1) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
     assert ticks(3, 47) == pytest.approx([10, 20, 30, 40])
+    assert ticks(1, 120) == pytest.approx([20, 40, 60, 80, 100, 120])
     for low, high in ((-1e-9, 2e-9), (1e6, 1e6 + 3), (-5.5, 0.1)):
         found = ticks(low, high)
         assert 2 <= len(found) <= 7 and low <= found[0] + 1e-9 * abs(low) and found[-1] <= high + 1e-9 * abs(high)

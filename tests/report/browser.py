@@ -23,10 +23,12 @@ FLAGS = [
     "--enable-logging=stderr",
     "--no-first-run",
 ]
+WIDTH = 1120
 # Done in the page itself: a pointer in the middle of the first chart must name the curves' values there.
 POINTER = """<script>
 const chart = document.querySelector('svg[data-series]'), frame = chart.getBoundingClientRect();
 chart.dispatchEvent(new PointerEvent('pointermove', {clientX: frame.left + frame.width / 2, clientY: frame.top + 9}));
+document.body.dataset.height = document.documentElement.scrollHeight;
 </script>"""
 
 
@@ -59,10 +61,11 @@ def check_that_errors_are_seen(folder: Path) -> None:
     expect(bool(chromium(broken, "--dump-dom")[1]), "a broken page's error is seen in the console")
 
 
-def check_page(page: Path, folder: Path) -> None:
+def check_page(page: Path, folder: Path) -> int:
+    """Returns the page's height in pixels."""
     watched = folder / "report.html"
     watched.write_text(page.read_text() + POINTER)
-    dom, console = chromium(watched, "--dump-dom")
+    dom, console = chromium(watched, "--dump-dom", f"--window-size={WIDTH},800")
     expect(not console, f"no console messages {console}")
     curves = re.findall(r'<path class="curve" d="([^"]*)"', dom)
     expect(len(curves) >= 3, f"{len(curves)} curves")
@@ -71,6 +74,7 @@ def check_page(page: Path, folder: Path) -> None:
     expect(bool(readouts) and "step" in readouts[0], f"the read-out says: {readouts[:1]}")
     for title in ("Filters", "Reconstructions", "Optimal stimuli", "Confusion matrix", "Timeline", "Split"):
         expect(f">{title}<" in dom, title)
+    return int(re.findall(r'data-height="(\d+)"', dom)[0])
 
 
 def main() -> None:
@@ -82,12 +86,10 @@ def main() -> None:
     expect(not problems, f"nothing is missing from the run {problems}")
     with tempfile.TemporaryDirectory() as folder:
         check_that_errors_are_seen(Path(folder))
-        check_page(page, Path(folder))
+        height = check_page(page, Path(folder))
     if chosen.screenshot:
-        for name, flags in (("", []), ("-dark", ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"])):
-            target = chosen.screenshot.with_stem(chosen.screenshot.stem + name)
-            chromium(page, *flags, "--window-size=1120,3000", f"--screenshot={target.resolve()}")
-            expect(target.exists(), f"{target}")
+        chromium(page, f"--window-size={WIDTH},{height}", f"--screenshot={chosen.screenshot.resolve()}")
+        expect(chosen.screenshot.exists(), f"{chosen.screenshot}")
 
 
 if __name__ == "__main__":

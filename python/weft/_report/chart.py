@@ -15,6 +15,7 @@ WIDTH, HEIGHT = 520, 280
 LEFT, RIGHT, TOP, BOTTOM = 56, 508, 12, 244
 COLOURS = 8
 MOST_POINTS = 600
+FEW_POINTS = 20
 LARGEST = 1e150  # the difference and the ratio of two such numbers can still be computed with
 
 
@@ -76,7 +77,7 @@ def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[floa
     return [*kept, points[-1]]
 
 
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
+def ticks(low: float, high: float, about: int = 6) -> list[float]:
     """Round numbers within the range."""
     step = 10.0 ** math.floor(math.log10((high - low) / about))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= about)
@@ -131,16 +132,18 @@ def _path(curve: Curve, x: Axis, y: Axis, index: int) -> Markup:
             commands.append(f"{'M' if move else 'L'}{x.place(step):.1f} {y.place(value):.1f}")
         move = not math.isfinite(value)
     colour = f"stroke: var(--s{index % COLOURS})" + ("; stroke-dasharray: 6 4" if index >= COLOURS else "")
-    dot = [_dot(curve, x, y, index)] if len(commands) == 1 else []
-    return join([element("path", class_="curve", d="".join(commands), style=colour, data_name=curve.name), *dot])
+    line = element("path", class_="curve", d="".join(commands), style=colour, data_name=curve.name)
+    return join([line, *(_dots(curve, x, y, index) if len(curve.points) <= FEW_POINTS else [])])
 
 
-def _dot(curve: Curve, x: Axis, y: Axis, index: int) -> Markup:
-    """A curve of one point would not be seen."""
-    step, value = next(point for point in curve.points if math.isfinite(point[1]))
-    return element(
-        "circle", cx=f"{x.place(step):.1f}", cy=f"{y.place(value):.1f}", r=3, style=f"fill: var(--s{index % COLOURS})"
-    )
+def _dots(curve: Curve, x: Axis, y: Axis, index: int) -> list[Markup]:
+    """Where there are few points one wants to see them, and a single one would not be seen at all."""
+    fill = f"fill: var(--s{index % COLOURS})"
+    return [
+        element("circle", cx=f"{x.place(step):.1f}", cy=f"{y.place(value):.1f}", r=3, style=fill)
+        for step, value in curve.points
+        if math.isfinite(value)
+    ]
 
 
 def _key(name: str, index: int) -> Markup:

@@ -27,11 +27,13 @@ def element(tag: str, *content: object, **attributes: object) -> Markup:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], class_: str | None = None) -> Markup:
+    rows = list(rows)
+    numeric = [all(_is_number(row[column]) for row in rows) and bool(rows) for column in range(len(head))]
     return element(
         "div",
         element(
             "table",
-            element("thead", element("tr", *(element("th", cell) for cell in head))),
+            element("thead", element("tr", *(_heading(cell, n) for cell, n in zip(head, numeric)))),
             element("tbody", *(element("tr", *(_cell(cell) for cell in row)) for row in rows)),
             class_=class_,
         ),
@@ -39,13 +41,21 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], class_: str 
     )
 
 
-def number(value: float) -> str:
-    """Short, for people: six digits at most."""
-    return f"{value:.6g}"
+def number(value: float, digits: int = 6) -> str:
+    """Short, for people."""
+    return f"{value:.{digits}g}"
+
+
+def _is_number(cell: object) -> bool:
+    return isinstance(cell, (int, float)) and not isinstance(cell, bool)
+
+
+def _heading(cell: object, numeric: bool) -> Markup:
+    return element("th", cell, class_="number" if numeric else None)
 
 
 def _cell(cell: object) -> Markup:
-    if isinstance(cell, bool) or not isinstance(cell, (int, float)):
+    if not _is_number(cell):
         return element("td", cell)
     return element("td", number(cell) if isinstance(cell, float) else cell, class_="number")
 

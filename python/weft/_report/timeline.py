@@ -48,7 +48,7 @@ def timeline(spans: list[Span]) -> Markup:
     shown = _stretch(spans)
     part = "" if len(shown) == len(spans) else f" ({len(shown)} of {len(spans)} spans, from the middle of the run)"
     begin, end = shown[0].begin, max(span.end for span in shown)
-    caption = f"{number((end - begin) / 1000)} ms{part}"
+    caption = f"{number((end - begin) / 1e6, 4)} seconds{part}"
     legend = [element("span", name, style=f"--c: {_colour(names, name)}") for name in names[:COLOURS]]
     return join(
         [
@@ -85,7 +85,7 @@ def _bars(spans: list[Span], names: list[str]) -> Markup:
         parts.append(
             element(
                 "rect",
-                element("title", f"{span.name}: {number(span.duration / 1000)} ms"),
+                element("title", f"{span.name}: {number(span.duration / 1000, 4)} ms"),
                 x=f"{LEFT + (span.begin - begin) * scale:.2f}",
                 y=ROW * rows[span.rank, span.thread] + 3 + inset,
                 width=f"{max(span.duration * scale, 0.3):.2f}",
@@ -116,7 +116,7 @@ def _totals(spans: list[Span], names: list[str]) -> Markup:
     seconds: dict[tuple[str, int], float] = defaultdict(float)
     for span in spans:
         seconds[span.name, span.rank] += span.duration / 1e6
-    rows = [[name, *(seconds[name, rank] for rank in ranks)] for name in names]
+    rows = [[name, *(round(seconds[name, rank], 3) for rank in ranks)] for name in names]
     return table(["span", *(f"rank {rank}" for rank in ranks)], rows)
 
 
