@@ -23,8 +23,8 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // One line in one write, with the seconds since 1970 as "time": it is there as a whole or not at all. Throws
-  // files::FileError.
+  // One line in one write, with the seconds since 1970 as "time". A process that is killed meanwhile leaves at most
+  // this line unfinished. Throws files::FileError.
   void add(const Metric& metric);
   // Removes the lines of later steps than `step`: a run that goes on from a checkpoint measures them again.
   void forget_after(std::int64_t step);
