@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace weft::trace {
@@ -82,6 +83,24 @@ TEST(ProgressBar, NeverWiderThanTheTerminal) {
     bar.update(1, std::string(200, 'x'));
   }
   EXPECT_EQ(terminal.shown().size(), 29 + 2 * std::string("\r\x1b[K").size());
+}
+
+// What a launcher says counts more than what stdout looks like.
+TEST(ProgressBar, TheEnvironmentDecides) {
+  Terminal terminal(100);
+  setenv("WEFT_PROGRESS", "lines", 1);
+  {
+    ProgressBar("to a file", 1, terminal.out()).update(1);
+  }
+  EXPECT_EQ(terminal.shown(), "to a file  1/1\r\n");
+  setenv("WEFT_PROGRESS", "bar", 1);
+  std::FILE* file = std::tmpfile();
+  {
+    ProgressBar("to a terminal", 1, file).update(1);
+  }
+  EXPECT_THAT(content(file), HasSubstr("[##############################] 1/1"));
+  std::fclose(file);
+  unsetenv("WEFT_PROGRESS");
 }
 
 TEST(ProgressBar, NothingToDoAndTooMuch) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace weft::trace {
@@ -18,6 +20,15 @@ std::size_t width_of(std::FILE* out) {
   winsize size{};
   if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return std::max<std::size_t>(size.ws_col, kNarrowest);
+}
+
+// Launchers give their ranks a terminal of their own making, wherever their own output goes: scripts/mpirun, which
+// knows, says so in WEFT_PROGRESS.
+bool wants_bar(std::FILE* out) {
+  const char* said = std::getenv("WEFT_PROGRESS");
+  const std::string_view form = said == nullptr ? "" : said;
+  if (form == "bar" || form == "lines") return form == "bar";
+  return isatty(fileno(out)) == 1;
 }
 
 std::string clock_form(std::int64_t seconds) {
@@ -35,10 +46,7 @@ std::string clock_form(std::int64_t seconds) {
 }  // namespace
 
 ProgressBar::ProgressBar(std::string title, std::int64_t total, std::FILE* out)
-    : title_(std::move(title)),
-      total_(std::max<std::int64_t>(total, 0)),
-      out_(out),
-      terminal_(isatty(fileno(out)) == 1) {}
+    : title_(std::move(title)), total_(std::max<std::int64_t>(total, 0)), out_(out), terminal_(wants_bar(out)) {}
 
 ProgressBar::~ProgressBar() { finish(); }
 

@@ -10,8 +10,8 @@ namespace weft::trace {
 
 class ProgressBar {
  public:
-  // `title` stands in front: "epoch 2/5". Writes to `out`, which outlives it; stdout's being a terminal decides the
-  // form.
+  // `title` stands in front: "epoch 2/5". Writes to `out`, which outlives it. The environment variable WEFT_PROGRESS
+  // (bar or lines) decides the form; without it, whether `out` is a terminal.
   ProgressBar(std::string title, std::int64_t total, std::FILE* out = stdout);
   // As finish().
   ~ProgressBar();
