@@ -14,7 +14,7 @@ from weft._report.chart import Curve, line_chart
 from weft._report.markup import Markup, element, number, table
 from weft._report.page import page, section
 from weft._report.pictures import KINDS, kind_of, picture
-from weft._report.timeline import read_spans, timeline
+from weft._report.timeline import read_spans, thread_names, timeline
 from weft._run import Run, RunError, Scalar
 
 __all__ = ["render", "write"]
@@ -82,9 +82,11 @@ def _cards(curves: dict[str, list[Scalar]]) -> Markup | None:
 def _curves(curves: dict[str, list[Scalar]]) -> Markup | None:
     if not curves:
         return None
+    # A single value is on a card already, unless there is nothing else.
+    drawn = [name for name in curves if len(curves[name]) > 1] or list(curves)
     charts = [
         line_chart(title, [Curve(name, [(p.step, p.value) for p in curves[name]]) for name in names])
-        for title, names in groups(curves).items()
+        for title, names in groups(drawn).items()
     ]
     return section("Curves", element("div", *charts, class_="charts"))
 
@@ -118,7 +120,7 @@ def _timeline(run: Run) -> Markup | None:
     if not spans:
         return None
     note = element("p", "The whole trace: open trace.json at ui.perfetto.dev.", class_="soft")
-    return section("Timeline", note, timeline(spans))
+    return section("Timeline", note, timeline(spans, thread_names(run.trace)))
 
 
 def _config(config: str | None) -> Markup | None:

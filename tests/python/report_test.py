@@ -16,7 +16,7 @@ import runs
 from weft._report.chart import Curve, line_chart, thinned, ticks
 from weft._report.markup import Markup, element
 from weft._report.pictures import png
-from weft._report.timeline import read_spans, timeline
+from weft._report.timeline import read_spans, thread_names, timeline
 from weft._run import Run, RunError
 
 from weft import report
@@ -142,6 +142,13 @@ def test_resumed_runs_count_a_step_once(tmp_path: Path) -> None:
     assert [(p.step, p.value) for p in Run(tmp_path).curves["loss"]] == [(0, 3), (1, 20), (2, 10)]
 
 
+def test_a_single_value_is_no_curve(tmp_path: Path) -> None:
+    runs.write_metrics(tmp_path, [*runs.metrics("loss", [2, 1]), *runs.metrics("final/error", [0.5])])
+    assert [curve["data-name"] for curve in read(tmp_path).with_class("curve")] == ["loss"]
+    runs.write_metrics(tmp_path, runs.metrics("loss", [2]))
+    assert len(read(tmp_path).with_class("curve")) == 1
+
+
 def test_missing_parts_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = read(tmp_path)
     errors = capsys.readouterr().err
@@ -242,7 +249,16 @@ def test_timelines(tmp_path: Path) -> None:
     many = [span for rank in range(3) for span in runs.spans(rank, 0, "step", [(i * 10.0, 9.0) for i in range(3000)])]
     shown = Outline(timeline(read_spans(many)))
     assert 1000 < shown.count("rect") <= 2500
-    assert "rank 2" in shown.text and any("from the middle" in text for text in shown.text)
+    assert "rank 2, thread 0" in shown.text and any("from the middle" in text for text in shown.text)
     assert "0.027" in shown.text  # 3,000 x 9 microseconds, also of those that are not drawn
+    named = [
+        *runs.spans(0, 3, "a", [(0, 1)]),
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": 3, "args": {"name": "data"}},
+    ]
+    assert "rank 0, data" in Outline(timeline(read_spans(named), thread_names(named))).text
+    assert (
+        thread_names([{"ph": "M", "name": "thread_name"}, {"ph": "M", "name": "thread_name", "pid": [], "tid": 0}])
+        == {}
+    )
     broken = [{}, {"pid": "x"}, *runs.spans(0, 0, "a", [(math.nan, 1), (1, -1), (math.inf, 1)]), {"ph": "M"}]
     assert read_spans(broken) == []

@@ -43,7 +43,8 @@ class Recorder:
 
     def __init__(self, comm: weft.Communicator, run: Path) -> None:
         self.comm, self.run = comm, run
-        self.events: list[dict[str, object]] = []
+        main = {"ph": "M", "name": "thread_name", "pid": comm.rank, "tid": 0, "args": {"name": "main"}}
+        self.events: list[dict[str, object]] = [main]
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:

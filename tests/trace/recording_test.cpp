@@ -28,6 +28,9 @@ ThreadEvents mine() {
 }
 
 TEST(Recording, InnerSpansEndFirst) {
+  {
+    const Span nothing("not recorded");
+  }
   start_recording();
   {
     const Span outer("outer");
@@ -94,6 +97,43 @@ TEST(Recording, ThreadsThatHaveEnded) {
     for (const Event& event : thread.events) EXPECT_EQ("worker " + std::to_string(event.detail), thread.name);
   }
   EXPECT_EQ(found, 4);
+}
+
+TEST(Recording, AThreadThatIsStartedAgainGoesOn) {
+  start_recording();
+  for (int i = 0; i < 3; ++i) {
+    std::thread([i] {
+      name_thread("again");
+      const Span span("work", i);
+    }).join();
+  }
+  stop_recording();
+  std::vector<std::int64_t> details;
+  int rows = 0;
+  for (const ThreadEvents& thread : recorded()) {
+    if (thread.name != "again") continue;
+    ++rows;
+    for (const Event& event : thread.events) details.push_back(event.detail);
+  }
+  EXPECT_EQ(rows, 1);
+  EXPECT_THAT(details, testing::ElementsAre(0, 1, 2));
+}
+
+TEST(Recording, ThreadsAtTheSameTimeAreApart) {
+  start_recording();
+  std::thread one([] {
+    name_thread("both");
+    const Span span("outer");
+    std::thread([] {
+      name_thread("both");
+      const Span inner("inner");
+    }).join();
+  });
+  one.join();
+  stop_recording();
+  int rows = 0;
+  for (const ThreadEvents& thread : recorded()) rows += thread.name == "both" ? 1 : 0;
+  EXPECT_EQ(rows, 2);
 }
 
 TEST(Recording, NamesMadeAtRunTime) {

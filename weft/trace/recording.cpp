@@ -1,5 +1,7 @@
 #include "weft/trace/recording.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -15,8 +17,6 @@ std::int64_t nanoseconds(Clock::duration duration) {
 // A ring of one thread's events. Its own lock: nobody but a reader ever contends for it.
 class Ring {
  public:
-  explicit Ring(int number) { kept_.number = number; }
-
   void restart(std::size_t capacity) {
     const std::lock_guard lock(mutex_);
     capacity_ = std::max<std::size_t>(capacity, 1);
@@ -37,6 +37,14 @@ class Ring {
   void set_name(const std::string& name) {
     const std::lock_guard lock(mutex_);
     kept_.name = name;
+  }
+  [[nodiscard]] bool is_called(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    return kept_.name == name;
+  }
+  [[nodiscard]] bool is_empty() const {
+    const std::lock_guard lock(mutex_);
+    return kept_.events.empty();
   }
   [[nodiscard]] ThreadEvents copy() const {
     const std::lock_guard lock(mutex_);
@@ -64,17 +72,24 @@ Registry& registry() {
   return *instance;
 }
 
-Ring& own_ring() {
-  thread_local const std::shared_ptr<Ring> ring = [] {
-    Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
-    auto made = std::make_shared<Ring>(static_cast<int>(all.rings.size()));
-    made->restart(all.capacity);
-    all.rings.push_back(made);
-    return made;
-  }();
-  return *ring;
+std::shared_ptr<Ring> new_ring() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  auto ring = std::make_shared<Ring>();
+  ring->restart(all.capacity);
+  const bool is_main = gettid() == getpid();
+  if (is_main) ring->set_name("main");
+  all.rings.insert(is_main ? all.rings.begin() : all.rings.end(), ring);
+  return ring;
 }
+
+std::shared_ptr<Ring>& own_ring() {
+  thread_local std::shared_ptr<Ring> ring = new_ring();
+  return ring;
+}
+
+// Only the registry holds it.
+bool has_ended(const std::shared_ptr<Ring>& ring) { return ring.use_count() == 1; }
 
 }  // namespace
 
@@ -85,7 +100,7 @@ std::atomic<bool> recording{false};
 void record(const char* name, Clock::time_point begin, std::int64_t detail) {
   const auto end = Clock::now();
   if (!trace::recording()) return;  // stopped meanwhile
-  own_ring().add({name, nanoseconds(begin.time_since_epoch()), nanoseconds(end - begin), detail});
+  own_ring()->add({name, nanoseconds(begin.time_since_epoch()), nanoseconds(end - begin), detail});
 }
 
 }  // namespace detail
@@ -101,8 +116,7 @@ void start_recording(std::size_t events_per_thread) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.capacity = events_per_thread;
-  // A ring that nobody else holds belongs to a thread that has ended: it would come back empty.
-  std::erase_if(all.rings, [](const std::shared_ptr<Ring>& ring) { return ring.use_count() == 1; });
+  std::erase_if(all.rings, has_ended);
   for (const auto& ring : all.rings) ring->restart(events_per_thread);
   detail::recording = true;
 }
@@ -120,6 +134,17 @@ std::vector<ThreadEvents> recorded() {
   return result;
 }
 
-void name_thread(const std::string& name) { own_ring().set_name(name); }
+void name_thread(const std::string& name) {
+  std::shared_ptr<Ring>& mine = own_ring();
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto before = std::find_if(all.rings.begin(), all.rings.end(), [&](const std::shared_ptr<Ring>& ring) {
+    return has_ended(ring) && ring->is_called(name);
+  });
+  if (before == all.rings.end() || !mine->is_empty()) return mine->set_name(name);
+  const std::shared_ptr<Ring> goes_on = *before;
+  std::erase(all.rings, mine);
+  mine = goes_on;
+}
 
 }  // namespace weft::trace

@@ -18,7 +18,7 @@ struct Event {
 };
 
 struct ThreadEvents {
-  int number = 0;              // in the order in which threads recorded first
+  int number = 0;              // "main" first, then in the order in which threads recorded
   std::string name;            // as name_thread() said, or empty
   std::vector<Event> events;   // as they ended
   std::int64_t forgotten = 0;  // older ones, for which there was no room
@@ -29,7 +29,9 @@ void start_recording(std::size_t events_per_thread = std::size_t{1} << 16);
 void stop_recording() noexcept;
 // What was recorded so far; recording goes on. Threads that have ended are included.
 [[nodiscard]] std::vector<ThreadEvents> recorded();
-// How the calling thread is called in what follows.
+// How the calling thread is called; the process's first is "main". A thread that says so before it recorded anything
+// goes on with the events of one of that name that has ended: what starts a thread again and again stays one row in a
+// trace.
 void name_thread(const std::string& name);
 
 }  // namespace weft::trace

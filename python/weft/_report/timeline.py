@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from weft._report.markup import Markup, element, join, number, table
 
-__all__ = ["Span", "read_spans", "timeline"]
+__all__ = ["Span", "read_spans", "thread_names", "timeline"]
 
 WIDTH, LEFT, ROW = 1000, 110, 26
 MOST_SPANS = 2500
@@ -42,7 +42,19 @@ def read_spans(events: list[dict[str, Any]]) -> list[Span]:
     return sorted(spans, key=lambda span: span.begin)
 
 
-def timeline(spans: list[Span]) -> Markup:
+def thread_names(events: list[dict[str, Any]]) -> dict[tuple[int, int], str]:
+    """By rank and thread, where the trace says."""
+    names = {}
+    for event in events:
+        try:
+            if event["ph"] == "M" and event["name"] == "thread_name":
+                names[int(event["pid"]), int(event["tid"])] = str(event["args"]["name"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+    return names
+
+
+def timeline(spans: list[Span], threads: dict[tuple[int, int], str] | None = None) -> Markup:
     """A stretch from the middle where there are more spans than can be told apart, and the totals of all."""
     names = sorted({span.name for span in spans}, key=lambda name: -sum(s.duration for s in spans if s.name == name))
     shown = _stretch(spans)
@@ -55,7 +67,7 @@ def timeline(spans: list[Span]) -> Markup:
             element(
                 "figure",
                 element("p", caption, class_="soft"),
-                _bars(shown, names),
+                _bars(shown, names, threads or {}),
                 element("div", *legend, class_="legend"),
             ),
             element("h3", "Seconds in each kind of span, by rank", style="margin-top: 24px"),
@@ -71,13 +83,13 @@ def _stretch(spans: list[Span]) -> list[Span]:
     return spans[begin : begin + MOST_SPANS]
 
 
-def _bars(spans: list[Span], names: list[str]) -> Markup:
+def _bars(spans: list[Span], names: list[str], threads: dict[tuple[int, int], str]) -> Markup:
     rows = {place: i for i, place in enumerate(sorted({(span.rank, span.thread) for span in spans}))}
     begin, end = spans[0].begin, max(span.end for span in spans)
     scale = (WIDTH - LEFT) / ((end - begin) or 1.0)
     parts = [
-        element("text", f"rank {rank}" + (f", thread {thread}" if thread else ""), x=0, y=ROW * i + 17)
-        for (rank, thread), i in rows.items()
+        element("text", f"rank {place[0]}, {threads.get(place, f'thread {place[1]}')}", x=0, y=ROW * i + 17)
+        for place, i in rows.items()
     ]
     depths = _depths(spans)
     for span, depth in zip(spans, depths):
