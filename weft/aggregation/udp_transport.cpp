@@ -56,15 +56,13 @@ bool enable_gro(int socket) {
 struct Message {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   sockaddr_in peer{};
-  iovec memory{};
   msghdr header{};
 
-  Message(void* bytes, std::size_t size) {
-    memory = {bytes, size};
+  explicit Message(std::span<iovec> memory) {
     header.msg_name = &peer;
     header.msg_namelen = sizeof peer;
-    header.msg_iov = &memory;
-    header.msg_iovlen = 1;
+    header.msg_iov = memory.data();
+    header.msg_iovlen = memory.size();
   }
   void ask_for_segments_of(std::uint16_t size) {
     header.msg_control = control.data();
@@ -126,34 +124,37 @@ int UdpTransport::receive_buffer() const {
 
 void UdpTransport::send(Outbox& out) {
   out.for_each_run(kMostSegments, kMostBytes,
-                   [&](std::span<const Address> to, std::span<const std::byte> bytes, std::size_t packet_size) {
-                     for (const Address& receiver : to) send_run(receiver, bytes, packet_size);
+                   [&](std::span<const Address> to, std::span<const Outbox::Packet> packets) {
+                     for (const Address& receiver : to) send_run(receiver, packets);
                    });
   out.clear();
 }
 
-void UdpTransport::send_run(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size) {
-  if (gso_ && bytes.size() > packet_size) {
-    if (try_send(to, bytes, packet_size)) return;
+void UdpTransport::send_run(const Address& to, std::span<const Outbox::Packet> packets) {
+  if (gso_ && packets.size() > 1) {
+    if (try_send(to, packets)) return;
     gso_ = false;  // the route's device cannot: a tunnel, or packets that are longer than its MTU
   }
-  for (std::size_t at = 0; at < bytes.size(); at += packet_size) {
-    if (!try_send(to, bytes.subspan(at, packet_size), packet_size))
-      fail("a packet to " + to.describe() + " cannot be sent");
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    if (!try_send(to, packets.subspan(i, 1))) fail("a packet to " + to.describe() + " cannot be sent");
   }
 }
 
 // False only where another way of sending might do; what the network refuses at the moment is lost, as it would be
 // later.
-bool UdpTransport::try_send(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size) {
-  Message message(const_cast<std::byte*>(bytes.data()), bytes.size());
+bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> packets) {
+  std::array<iovec, kMostSegments> pieces;
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    pieces[i] = {const_cast<std::byte*>(packets[i].data()), packets[i].size()};
+  }
+  Message message({pieces.data(), packets.size()});
   message.peer = to_socket_address(to);
-  if (bytes.size() > packet_size) message.ask_for_segments_of(static_cast<std::uint16_t>(packet_size));
+  if (packets.size() > 1) message.ask_for_segments_of(static_cast<std::uint16_t>(packets[0].size()));
   while (::sendmsg(socket_.get(), &message.header, 0) < 0) {
     if (errno == EINTR) continue;
     if ((errno == EAGAIN || errno == ENOBUFS) && wait_for_room()) continue;
     if (errno == EINVAL || errno == EMSGSIZE || errno == EIO || errno == EOPNOTSUPP) return false;
-    lost_ += bytes.size() / packet_size;
+    lost_ += packets.size();
     break;
   }
   return true;
@@ -184,7 +185,8 @@ bool UdpTransport::wait(Duration longest) const {
 }
 
 bool UdpTransport::read_run(const Receiver& receiver) {
-  Message message(buffer_.data(), buffer_.size());
+  iovec memory{buffer_.data(), buffer_.size()};
+  Message message({&memory, 1});
   message.header.msg_control = message.control.data();
   message.header.msg_controllen = message.control.size();
   const ssize_t size = ::recvmsg(socket_.get(), &message.header, 0);

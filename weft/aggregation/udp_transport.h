@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/aggregation/file_descriptor.h"
+#include "weft/aggregation/outbox.h"
 #include "weft/aggregation/transport.h"
 
 namespace weft::aggregation {
@@ -34,8 +35,8 @@ class UdpTransport final : public Transport {
   [[nodiscard]] std::uint64_t lost_on_sending() const { return lost_; }
 
  private:
-  void send_run(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size);
-  [[nodiscard]] bool try_send(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size);
+  void send_run(const Address& to, std::span<const Outbox::Packet> packets);
+  [[nodiscard]] bool try_send(const Address& to, std::span<const Outbox::Packet> packets);
   [[nodiscard]] bool wait_for_room() const;
   [[nodiscard]] bool wait(Duration longest) const;
   bool read_run(const Receiver& receiver);

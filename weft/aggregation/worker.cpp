@@ -1,7 +1,6 @@
 #include "weft/aggregation/worker.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "weft/partition/scramble.h"
 
@@ -19,7 +18,14 @@ Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const
       round_trip_(retransmission),
       slots_(static_cast<std::size_t>(identity.layout.window)),
       first_operation_(admission.first_operation),
-      next_due_(kNever) {}
+      next_due_(kNever) {
+  // At once for the largest packet: they must not move while they wait to be sent.
+  const Layout& layout = identity.layout;
+  const std::size_t largest = packet_size(layout.mode, full_shape(layout.mode, layout.packet_elements));
+  for (WorkerSlot& slot : slots_) {
+    for (WorkerSlot::SentPacket& packet : slot.sent) packet.bytes.reserve(largest);
+  }
+}
 
 void Worker::begin(Operation& operation, Time now, Outbox& out) {
   operation_ = &operation;
@@ -65,8 +71,7 @@ void Worker::send_next(int index, Time now, Outbox& out) {
 }
 
 void Worker::transmit(const WorkerSlot::SentPacket& packet, Outbox& out) {
-  const std::span<std::byte> bytes = out.add(identity_.switch_address, packet.bytes.size());
-  std::memcpy(bytes.data(), packet.bytes.data(), bytes.size());
+  out.add_kept(identity_.switch_address, packet.bytes);
   ++counts_.sent;
 }
 
