@@ -18,8 +18,10 @@ inline constexpr Address kLoopback{0x7f000001, 0};
 
 class LiveSwitch {
  public:
-  explicit LiveSwitch(std::uint64_t epoch = 1, const UdpOptions& options = switch_options(), SwitchLimits limits = {}) {
-    auto transport = std::make_unique<UdpTransport>(options);
+  explicit LiveSwitch(std::uint64_t epoch = 1, const UdpOptions& options = switch_options())
+      : LiveSwitch(std::make_unique<UdpTransport>(options), epoch) {}
+  explicit LiveSwitch(std::unique_ptr<UdpTransport> transport, std::uint64_t epoch = 1) {
+    SwitchLimits limits;
     address = transport->local();
     limits.port = address.port;
     jobs = std::make_unique<Jobs>(limits, epoch);
@@ -55,6 +57,7 @@ struct LiveOptions {
   std::uint64_t session = 1;
   Duration timeout = std::chrono::seconds(60);
   std::function<std::optional<Admission>()> rejoin{};
+  std::function<std::unique_ptr<UdpTransport>(int rank)> make_transport{};  // on loopback unless given
 };
 
 // Sessions of all ranks, admitted and placed.
@@ -63,10 +66,7 @@ class LiveJob {
   LiveJob(LiveSwitch& target, const LiveOptions& options) : options(options) {
     std::vector<std::unique_ptr<UdpTransport>> transports;
     for (int rank = 0; rank < options.workers; ++rank) {
-      UdpOptions udp;
-      udp.local = kLoopback;
-      udp.segmentation = options.segmentation;
-      transports.push_back(std::make_unique<UdpTransport>(udp));
+      transports.push_back(options.make_transport ? options.make_transport(rank) : on_loopback());
       spec.addresses.push_back(transports.back()->local());
     }
     spec.name = "live";
@@ -108,6 +108,12 @@ class LiveJob {
   std::vector<std::unique_ptr<WorkerSession>> sessions;
 
  private:
+  [[nodiscard]] std::unique_ptr<UdpTransport> on_loopback() const {
+    UdpOptions udp;
+    udp.local = kLoopback;
+    udp.segmentation = options.segmentation;
+    return std::make_unique<UdpTransport>(udp);
+  }
   [[nodiscard]] WorkerOptions worker_options(const LiveSwitch& target, int rank) const {
     WorkerOptions worker;
     worker.mode = options.mode;

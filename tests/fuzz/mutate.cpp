@@ -1,7 +1,8 @@
 // Drives a libFuzzer target without libFuzzer: seeded mutations of a corpus, a fixed number of them, under sanitizers.
 //
-// mutate <corpus folder>: WEFT_FUZZ_RUNS inputs (default 200,000) from WEFT_FUZZ_SEED (default 1). With WEFT_FUZZ_KEEP=1
-// the input being run is in ./fuzz-input.bin, so that after a crash it can be run again: mutate <file>.
+// mutate <corpus folder>: WEFT_FUZZ_RUNS inputs (default 200,000) from WEFT_FUZZ_SEED (default 1). With
+// WEFT_FUZZ_KEEP=1 the input being run is in ./fuzz-input.bin, so that after a crash it can be run again: mutate
+// <file>.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
