@@ -64,7 +64,7 @@ void Worker::send_next(int index, Time now, Outbox& out) {
   seal(packet.bytes, head.mode, identity_.key);
   slot.waiting = true;
   slot.tries = 0;
-  slot.sent_at = now;
+  slot.first_sent_at = slot.sent_at = now;
   slot.due = now + round_trip_.timeout(0);
   next_due_ = std::min(next_due_, slot.due);
   transmit(packet, out);
@@ -120,7 +120,7 @@ void Worker::take_result(const Packet& packet, Time now, Outbox& out) {
   }
   if (silent_) end_silence(now);
   last_progress_ = now;
-  if (slot.tries == 0) round_trip_.measured(now - slot.sent_at);
+  round_trip_.answered(now - slot.first_sent_at, now - slot.sent_at, slot.tries);
   slot.replaying = false;
   if (!slot.waiting) return;  // had it before the switch began anew
   slot.waiting = false;
@@ -142,9 +142,9 @@ void Worker::end_silence(Time now) {
 
 void Worker::on_time(Time now, Outbox& out) {
   if (now < next_due_) return;
-  // Nothing came back since last time: the switch or a peer is away, and to send it everything would help nobody.
+  // Nothing at all came back: the switch or a peer is away, and to send it everything again would help nobody.
+  silent_ = silent_ || now - last_progress_ >= round_trip_.timeout(0);
   int allowed = silent_ ? options_.probes : static_cast<int>(slots_.size());
-  bool any = false;
   next_due_ = kNever;
   for (WorkerSlot& slot : slots_) {
     if (!slot.active()) continue;
@@ -152,11 +152,9 @@ void Worker::on_time(Time now, Outbox& out) {
       ++slot.tries;
       slot.due = now + round_trip_.timeout(slot.tries);
       if (allowed-- > 0) send_again(slot, now, out);
-      any = true;
     }
     next_due_ = std::min(next_due_, slot.due);
   }
-  silent_ = silent_ || any;
 }
 
 void Worker::send_again(WorkerSlot& slot, Time now, Outbox& out) {
@@ -181,6 +179,7 @@ void Worker::readdress(WorkerSlot::SentPacket& packet) {
 void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
   admission_ = admission;
   job_in_doubt_ = false;
+  silent_ = false;
   last_progress_ = now;
   next_due_ = kNever;
   for (WorkerSlot& slot : slots_) {
@@ -188,7 +187,8 @@ void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
     readdress(slot.last());
     if (slot.turns > 1) readdress(slot.before_last());
     slot.replaying = true;
-    slot.tries = 1;  // what is measured now is not a round trip
+    slot.tries = 1;  // what passes now is not a round trip
+    slot.first_sent_at = now;
     slot.due = now + round_trip_.timeout(1);
     next_due_ = std::min(next_due_, slot.due);
     send_again(slot, now, out);
