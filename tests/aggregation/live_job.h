@@ -22,18 +22,21 @@ class LiveSwitch {
       : LiveSwitch(std::make_unique<UdpTransport>(options), epoch) {}
   explicit LiveSwitch(std::unique_ptr<UdpTransport> transport, std::uint64_t epoch = 1) {
     SwitchLimits limits;
-    address = transport->local();
-    limits.port = address.port;
-    jobs = std::make_unique<Jobs>(limits, epoch);
-    loop = std::make_unique<SwitchLoop>(*jobs, std::move(transport));
-    thread = std::thread([this] { loop->run(); });
+    limits.port = transport->local().port;
+    std::vector<std::unique_ptr<Transport>> transports;
+    transports.push_back(std::move(transport));
+    start(std::move(transports), limits, epoch);
   }
-  ~LiveSwitch() {
-    loop->stop();
-    thread.join();
-  }
+  ~LiveSwitch() { stop(); }
   LiveSwitch(const LiveSwitch&) = delete;
   LiveSwitch& operator=(const LiveSwitch&) = delete;
+
+  // As another process with other ports would.
+  void restart(std::vector<std::unique_ptr<Transport>> transports, const SwitchLimits& limits,
+               std::uint64_t epoch = 2) {
+    stop();
+    start(std::move(transports), limits, epoch);
+  }
 
   static UdpOptions switch_options() {
     UdpOptions options;
@@ -46,6 +49,19 @@ class LiveSwitch {
   std::unique_ptr<Jobs> jobs;
   std::unique_ptr<SwitchLoop> loop;
   std::thread thread;
+
+ private:
+  void start(std::vector<std::unique_ptr<Transport>> transports, const SwitchLimits& limits, std::uint64_t epoch) {
+    address = transports.front()->local();
+    jobs = std::make_unique<Jobs>(limits, epoch);
+    loop = std::make_unique<SwitchLoop>(*jobs, std::move(transports));
+    thread = std::thread([this] { loop->run(); });
+  }
+  void stop() {
+    loop->stop();
+    thread.join();
+    loop.reset();  // before the jobs that it refers to
+  }
 };
 
 struct LiveOptions {

@@ -10,7 +10,7 @@ struct SipHashState {
   Word v0, v1, v2, v3;
 
   // The constants spell "somepseudorandomlygeneratedbytes".
-  [[gnu::always_inline]] SipHashState(Word k0, Word k1)
+  [[gnu::always_inline]] SipHashState(const Word& k0, const Word& k1)
       : v0(k0 ^ 0x736f6d6570736575U),
         v1(k1 ^ 0x646f72616e646f6dU),
         v2(k0 ^ 0x6c7967656e657261U),
@@ -31,7 +31,7 @@ struct SipHashState {
       rotate(v2, 32);
     }
   }
-  [[gnu::always_inline]] void absorb(Word word) {
+  [[gnu::always_inline]] void absorb(const Word& word) {
     v3 ^= word;
     rounds(2);
     v0 ^= word;

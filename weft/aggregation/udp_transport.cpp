@@ -10,9 +10,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 #include <system_error>
 
 #include "weft/aggregation/outbox.h"
+#include "weft/aggregation/source_filter.h"
 
 namespace weft::aggregation {
 namespace {
@@ -202,9 +204,21 @@ void UdpTransport::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &one, sizeof one);
 }
 
+void UdpTransport::accept_only(std::span<const Address> sources) { filter_sources(socket_.get(), sources); }
+
 void UdpTransport::drain_wakes() const {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t read = ::read(wakes_.get(), &count, sizeof count);
+}
+
+std::vector<std::unique_ptr<Transport>> open_udp_ports(UdpOptions options, int ports) {
+  if (ports < 1 || (ports > 1 && (options.local.port == 0 || options.local.port + ports > 65'536))) {
+    throw std::invalid_argument(std::to_string(ports) + " UDP ports from " + options.local.describe() +
+                                " on; expected at least 1, and for more than 1 a first port that leaves room");
+  }
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int i = 0; i < ports; ++i, ++options.local.port) transports.push_back(std::make_unique<UdpTransport>(options));
+  return transports;
 }
 
 }  // namespace weft::aggregation

@@ -1,6 +1,7 @@
 // UDP sockets, with the kernel's segmentation both ways (GSO, GRO): one system call moves up to 64 packets.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "weft/aggregation/file_descriptor.h"
@@ -26,6 +27,8 @@ class UdpTransport final : public Transport {
   void send(Outbox& out) override;
   bool receive(Duration longest, const Receiver& receiver) override;
   void wake() override;
+  [[nodiscard]] int descriptor() const override { return socket_.get(); }
+  void accept_only(std::span<const Address> sources) override;
 
   [[nodiscard]] bool segments_out() const { return gso_; }
   [[nodiscard]] bool segments_in() const { return gro_; }
@@ -50,5 +53,9 @@ class UdpTransport final : public Transport {
   std::uint64_t lost_ = 0;
   std::vector<std::byte> buffer_;
 };
+
+// So many consecutive ports from options.local's on, for a SwitchLoop. Throws std::system_error naming the one that
+// cannot be had, std::invalid_argument for several ports from no particular one on.
+[[nodiscard]] std::vector<std::unique_ptr<Transport>> open_udp_ports(UdpOptions options, int ports);
 
 }  // namespace weft::aggregation
