@@ -66,6 +66,8 @@ TEST(Jobs, RefusesWithAReason) {
   EXPECT_TRUE(jobs.end(1));
   EXPECT_FALSE(jobs.end(1));
   EXPECT_EQ(refused(jobs, other).reason, RefusalReason::kAddressTaken);
+  other.addresses[0] = other.addresses[1] = {0x0b000001, 7};
+  EXPECT_EQ(refused(jobs, other).reason, RefusalReason::kAddressTaken) << "two workers at one address";
   spec.session = 4;
   spec.slots = 10;
   EXPECT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));

@@ -73,14 +73,14 @@ struct LiveOptions {
   std::uint64_t session = 1;
   Duration timeout = std::chrono::seconds(60);
   std::function<std::optional<Admission>()> rejoin{};
-  std::function<std::unique_ptr<UdpTransport>(int rank)> make_transport{};  // on loopback unless given
+  std::function<std::unique_ptr<Transport>(int rank)> make_transport{};  // on loopback unless given
 };
 
 // Sessions of all ranks, admitted and placed.
 class LiveJob {
  public:
   LiveJob(LiveSwitch& target, const LiveOptions& options) : options(options) {
-    std::vector<std::unique_ptr<UdpTransport>> transports;
+    std::vector<std::unique_ptr<Transport>> transports;
     for (int rank = 0; rank < options.workers; ++rank) {
       transports.push_back(options.make_transport ? options.make_transport(rank) : on_loopback());
       spec.addresses.push_back(transports.back()->local());
@@ -124,7 +124,7 @@ class LiveJob {
   std::vector<std::unique_ptr<WorkerSession>> sessions;
 
  private:
-  [[nodiscard]] std::unique_ptr<UdpTransport> on_loopback() const {
+  [[nodiscard]] std::unique_ptr<Transport> on_loopback() const {
     UdpOptions udp;
     udp.local = kLoopback;
     udp.segmentation = options.segmentation;

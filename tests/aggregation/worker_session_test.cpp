@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "tests/aggregation/faulty_transport.h"
 #include "tests/aggregation/live_job.h"
 #include "weft/aggregation/error.h"
 
@@ -97,6 +98,30 @@ TEST_P(Paths, NanAndInfArriveAndAllWorkersHaveTheSameBits) {
   EXPECT_EQ(results[0][17'000], std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isfinite(results[0][10'000]));
   for (const auto& result : results) EXPECT_EQ(std::memcmp(result.data(), results[0].data(), 4 * result.size()), 0);
+}
+
+TEST(Session, TransportsMayLoseRepeatAndReorder) {
+  for (const Mode mode : {Mode::kSwitchMl, Mode::kExtended}) {
+    LiveSwitch target(std::make_unique<UdpTransport>(LiveSwitch::switch_options()));
+    LiveOptions options{.mode = mode, .workers = 3, .window = 32};
+    options.make_transport = [](int rank) {
+      UdpOptions udp;
+      udp.local = kLoopback;
+      return std::make_unique<FaultyTransport>(std::make_unique<UdpTransport>(udp), 0.05, static_cast<unsigned>(rank));
+    };
+    LiveJob job(target, options);
+    job.run([&](int rank, WorkerSession& session) {
+      for (int number = 0; number < 4; ++number) {
+        std::vector<float> data(40'000, static_cast<float>(rank + number));
+        session.all_reduce(std::span<const float>(data), std::span(data));
+        EXPECT_EQ(std::ranges::count(data, static_cast<float>(3 + 3 * number)), 40'000) << number;
+      }
+    });
+    const Counters counters = target.jobs->snapshot(steady_now()).jobs[0].counters;
+    EXPECT_GT(counters.duplicates, 0U);
+    EXPECT_GT(counters.rejected_for(Rejected::kLate), 0U);
+    EXPECT_GT(job.sessions[0]->statistics().retransmissions, 0U);
+  }
 }
 
 TEST(Session, RefusesBadOptions) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -46,6 +47,8 @@ class AggregationSwitch {
   void aggregate(AdmittedJob& job, int rank, const Packet& packet, const Address& from, Outbox& out);
   void send_sum(AdmittedJob& job, const Head& head, std::span<const Address> to, Outbox& out);
   void send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Address> to, Outbox& out);
+  [[nodiscard]] std::optional<Refusal> check_room(const JobSpec& spec, int slots) const;
+  [[nodiscard]] std::optional<Refusal> check_addresses(const JobSpec& spec) const;
   [[nodiscard]] std::uint16_t choose_port(Mode mode) const;
   void reject_stray(Rejected cause, std::size_t bytes);
 

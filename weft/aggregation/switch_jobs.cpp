@@ -1,5 +1,6 @@
 // The part of the switch that admits, places and ends jobs; aggregation_switch.cpp has the part that sums.
 #include <algorithm>
+#include <set>
 
 #include "weft/aggregation/admission.h"
 #include "weft/aggregation/aggregation_switch.h"
@@ -7,26 +8,10 @@
 namespace weft::aggregation {
 
 std::variant<Admission, Refusal> AggregationSwitch::admit(const JobSpec& spec, Time now) {
-  std::optional<Refusal> refusal = check_request(spec, limits_);
   const int slots = spec.slots > 0 ? spec.slots : std::min(limits_.slots_per_job, limits_.slots - slots_assigned_);
-  if (!refusal && jobs_.contains(spec.session)) {
-    refusal = {RefusalReason::kSessionTaken,
-               "session " + std::to_string(spec.session) + " is in use; end that job first, or pick another session"};
-  } else if (!refusal && static_cast<int>(jobs_.size()) >= limits_.jobs) {
-    refusal = {
-        RefusalReason::kTooManyJobs,
-        std::to_string(jobs_.size()) + " jobs are running, which is as many as may; " + "try again when one has ended"};
-  } else if (!refusal && (slots < 1 || slots > limits_.slots - slots_assigned_)) {
-    refusal = {RefusalReason::kNoSlotsLeft, std::to_string(slots) + " slots wanted, " +
-                                                std::to_string(limits_.slots - slots_assigned_) +
-                                                " left; ask for fewer, or try again when a job has ended"};
-  }
-  for (const Address& address : spec.addresses) {
-    if (!refusal && spec.mode == Mode::kSwitchMl && by_source_.contains(address)) {
-      refusal = {RefusalReason::kAddressTaken, address.describe() + " is a worker of another job; SwitchML's packets " +
-                                                   "do not say which job they are of"};
-    }
-  }
+  std::optional<Refusal> refusal = check_request(spec, limits_);
+  if (!refusal) refusal = check_room(spec, slots);
+  if (!refusal) refusal = check_addresses(spec);
   if (refusal) {
     ++refused_;
     return *std::move(refusal);
@@ -41,6 +26,39 @@ std::variant<Admission, Refusal> AggregationSwitch::admit(const JobSpec& spec, T
   ++admitted_;
   ++changes_;
   return admission;
+}
+
+std::optional<Refusal> AggregationSwitch::check_room(const JobSpec& spec, int slots) const {
+  const int left = limits_.slots - slots_assigned_;
+  if (jobs_.contains(spec.session)) {
+    return Refusal{RefusalReason::kSessionTaken, "session " + std::to_string(spec.session) +
+                                                     " is in use; end that job first, or pick another session"};
+  }
+  if (static_cast<int>(jobs_.size()) >= limits_.jobs) {
+    return Refusal{RefusalReason::kTooManyJobs,
+                   std::to_string(jobs_.size()) +
+                       " jobs are running, which is as many as may; try again when one has "
+                       "ended"};
+  }
+  if (slots < 1 || slots > left) {
+    return Refusal{RefusalReason::kNoSlotsLeft, std::to_string(slots) + " slots wanted, " + std::to_string(left) +
+                                                    " left; ask for fewer, or try again when a job has ended"};
+  }
+  return std::nullopt;
+}
+
+// SwitchML's packets do not say which job they are of, nor whose they are.
+std::optional<Refusal> AggregationSwitch::check_addresses(const JobSpec& spec) const {
+  if (spec.mode != Mode::kSwitchMl) return std::nullopt;
+  std::set<Address> seen;
+  for (const Address& address : spec.addresses) {
+    if (by_source_.contains(address) || !seen.insert(address).second) {
+      return Refusal{RefusalReason::kAddressTaken, address.describe() +
+                                                       " is another worker already, and SwitchML's packets do not say "
+                                                       "whose they are; use another address, port or extended mode"};
+    }
+  }
+  return std::nullopt;
 }
 
 std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, const Address& address) {
