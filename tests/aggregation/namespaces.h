@@ -46,7 +46,7 @@ class Namespaces {
   [[nodiscard]] std::unique_ptr<UdpTransport> worker_transport(int rank) const {
     UdpOptions options;
     options.local = *Address::parse("10.77.0." + std::to_string(10 + rank) + ":4000");
-    return transport_in("w" + std::to_string(rank), options);
+    return transport_in(std::string("w").append(std::to_string(rank)), options);
   }
 
   // Runs in a thread of its own, which alone is in that namespace.
