@@ -77,7 +77,6 @@ class SimulatedJob {
 
   void start_switch() {
     SwitchLimits limits;
-    operations_known_ = epoch_ == 0;
     jobs_ = std::make_unique<Jobs>(limits, ++epoch_);
     admit();
   }
@@ -90,8 +89,11 @@ class SimulatedJob {
                  .slots = options_.window,
                  .key = kTestKey};
     for (int rank = 0; rank < options_.workers; ++rank) spec.addresses.push_back(worker_address(rank));
-    // After a restart the operations go on where they were.
-    if (operations_known_) spec.first_operation = options_.first_operation;
+    // After a restart the operations go on where they were: workers tell the control plane.
+    spec.first_operation = options_.first_operation;
+    if (!seats_.empty() && !anew_) {
+      spec.first_operation = static_cast<std::uint8_t>(seats_[0].worker->operation_number() - 1);
+    }
     admission_ = std::get<Admission>(jobs_->admit(spec, now_));
     if (epoch_ == 1) first_admission_ = admission_;
   }
@@ -144,8 +146,9 @@ class SimulatedJob {
     jobs_->end(session_);
     // Packets of the old job may still be under way, and SwitchML's do not say which job they are of.
     options_.first_operation = static_cast<std::uint8_t>(options_.first_operation + 100);
-    operations_known_ = true;
+    anew_ = true;
     admit();
+    anew_ = false;
     for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
       seats_[rank] = {make_worker(static_cast<int>(rank)), nullptr, completed, now_, {}, admission_};
     }
@@ -200,7 +203,7 @@ class SimulatedJob {
   std::mt19937_64 random_;
   std::unique_ptr<Jobs> jobs_;
   std::uint64_t epoch_ = 0;
-  bool operations_known_ = true;  // the number of the job's first one, to the switch
+  bool anew_ = false;  // a job begins, rather than goes on
   std::uint64_t session_ = 0;
   Admission admission_;
   Admission first_admission_;

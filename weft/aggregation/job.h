@@ -31,6 +31,7 @@ struct JobSpec {
   int slots = 0;              // wanted; 0: as many as a job may have
   PacketKey key{};            // kExtended only
   // kSwitchMl: number of the first operation, where all workers know it; packets far from it are of an earlier job.
+  // After a restart of the switch: of the one before any worker's present one, because workers are one apart at most.
   std::optional<std::uint8_t> first_operation{};
   // By rank; may be empty or shorter and be completed by Jobs::place_worker. Port 0: any source port of that host is
   // this worker's, and results go to the port that the last packet of the sum came from, as a SwitchML switch does it.

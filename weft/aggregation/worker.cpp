@@ -48,7 +48,7 @@ Head Worker::head_of(int slot, std::uint64_t sequence) const {
   head.job = admission_.job;
   head.epoch = admission_.epoch;
   head.rank = static_cast<std::uint16_t>(identity_.rank);
-  head.operation = head.mode == Mode::kExtended ? fingerprint_ : (first_operation_ + operations_ - 1) & 0xffU;
+  head.operation = head.mode == Mode::kExtended ? fingerprint_ : operation_number();
   return head;
 }
 
@@ -144,14 +144,22 @@ void Worker::on_time(Time now, Outbox& out) {
   if (now < next_due_) return;
   // Nothing at all came back: the switch or a peer is away, and to send it everything again would help nobody.
   silent_ = silent_ || now - last_progress_ >= round_trip_.timeout(0);
-  int allowed = silent_ ? options_.probes : static_cast<int>(slots_.size());
+  int probes = options_.probes;
   next_due_ = kNever;
-  for (WorkerSlot& slot : slots_) {
+  for (std::size_t i = 0, first = next_probe_; i < slots_.size(); ++i) {
+    const std::size_t index = (first + i) % slots_.size();
+    WorkerSlot& slot = slots_[index];
     if (!slot.active()) continue;
     if (slot.due <= now) {
       ++slot.tries;
       slot.due = now + round_trip_.timeout(slot.tries);
-      if (allowed-- > 0) send_again(slot, now, out);
+      // A peer may be kept from coming by the very sum that it lacks: replays go out, and probes take turns.
+      if (!silent_ || slot.replaying) {
+        send_again(slot, now, out);
+      } else if (probes-- > 0) {
+        send_again(slot, now, out);
+        next_probe_ = (index + 1) % slots_.size();
+      }
     }
     next_due_ = std::min(next_due_, slot.due);
   }

@@ -57,6 +57,10 @@ class Worker {
   // The switch says, with the job's tag, that the workers called different operations.
   [[nodiscard]] bool operations_differ() const { return operations_differ_; }
 
+  // Of the operation begun last, in SwitchML's header.
+  [[nodiscard]] std::uint8_t operation_number() const {
+    return static_cast<std::uint8_t>(first_operation_ + operations_ - 1);
+  }
   [[nodiscard]] const WorkerCounts& counts() const { return counts_; }
   [[nodiscard]] Duration round_trip() const { return round_trip_.smoothed(); }
   [[nodiscard]] Time last_progress() const { return last_progress_; }
@@ -84,7 +88,8 @@ class Worker {
   int waiting_ = 0;  // slots
   bool job_in_doubt_ = false;
   bool operations_differ_ = false;
-  bool silent_ = false;  // no result for longer than one should take
+  bool silent_ = false;         // no result for longer than one should take
+  std::size_t next_probe_ = 0;  // slot
   Time next_due_{0};
   Time last_progress_{0};
   WorkerCounts counts_;

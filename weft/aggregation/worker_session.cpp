@@ -172,6 +172,8 @@ void WorkerSession::note_finished(std::int64_t extra_rounds) {
   statistics_.round_trip = worker_->round_trip();
 }
 
+std::uint8_t WorkerSession::operation_number() const { return worker_->operation_number(); }
+
 WorkerStatistics WorkerSession::statistics() const {
   const std::lock_guard lock(mutex_);
   return statistics_;

@@ -78,6 +78,9 @@ class WorkerSession {
 
   // Elements of the running operation whose sum is here. From any thread.
   [[nodiscard]] std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  // kSwitchMl: the number that the present operation, or the last one, has in packets. A control plane that admits the
+  // job anew after a restart of the switch passes the number before it as JobSpec::first_operation. For rejoin().
+  [[nodiscard]] std::uint8_t operation_number() const;
   // From any thread; of the last finished operation.
   [[nodiscard]] WorkerStatistics statistics() const;
 
