@@ -8,7 +8,7 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-report lint format clean distclean
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-report lint format clean distclean test-aggregation
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,9 @@ test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ra
 
 test-report: env  ## a run's report.html in headless Chromium, which this installs; a screenshot goes to docs/
 	@scripts/test_report.sh
+
+test-aggregation:  ## 10^8 elements summed in the simulator, two million fuzzed inputs: some minutes
+	@scripts/test_aggregation.sh
 
 test-package:  ## `pip install .` into an empty prefix, and import
 	@scripts/test.sh package

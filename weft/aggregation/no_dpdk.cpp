@@ -1,0 +1,14 @@
+// Every build so far: no DPDK transport has been written.
+#include <stdexcept>
+
+#include "weft/aggregation/dpdk_transport.h"
+
+namespace weft::aggregation {
+
+bool has_dpdk() { return false; }
+
+std::unique_ptr<Transport> open_dpdk(const DpdkOptions& options) {
+  throw std::runtime_error("this build has no DPDK transport for " + options.local.describe() + "; use UDP sockets");
+}
+
+}  // namespace weft::aggregation

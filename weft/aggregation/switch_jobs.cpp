@@ -1,0 +1,139 @@
+// The part of the switch that admits, places and ends jobs; aggregation_switch.cpp has the part that sums.
+#include <algorithm>
+#include <set>
+
+#include "weft/aggregation/admission.h"
+#include "weft/aggregation/aggregation_switch.h"
+
+namespace weft::aggregation {
+
+std::variant<Admission, Refusal> AggregationSwitch::admit(const JobSpec& spec, Time now) {
+  const int slots = spec.slots > 0 ? spec.slots : std::min(limits_.slots_per_job, limits_.slots - slots_assigned_);
+  std::optional<Refusal> refusal = check_request(spec, limits_);
+  if (!refusal) refusal = check_room(spec, slots);
+  if (!refusal) refusal = check_addresses(spec);
+  if (refusal) {
+    ++refused_;
+    return *std::move(refusal);
+  }
+  const Admission admission{epoch_, ++last_job_, slots, choose_port(spec.mode), spec.first_operation.value_or(0)};
+  AdmittedJob& job = *(jobs_[spec.session] = std::make_unique<AdmittedJob>(spec, admission, now));
+  if (spec.mode == Mode::kExtended) by_number_[admission.job] = &job;
+  for (std::size_t rank = 0; rank < spec.addresses.size() && spec.mode == Mode::kSwitchMl; ++rank) {
+    by_source_[spec.addresses[rank]] = {&job, static_cast<int>(rank)};
+  }
+  slots_assigned_ += slots;
+  ++admitted_;
+  ++changes_;
+  return admission;
+}
+
+std::optional<Refusal> AggregationSwitch::check_room(const JobSpec& spec, int slots) const {
+  const int left = limits_.slots - slots_assigned_;
+  if (jobs_.contains(spec.session)) {
+    return Refusal{RefusalReason::kSessionTaken, "session " + std::to_string(spec.session) +
+                                                     " is in use; end that job first, or pick another session"};
+  }
+  if (static_cast<int>(jobs_.size()) >= limits_.jobs) {
+    return Refusal{RefusalReason::kTooManyJobs,
+                   std::to_string(jobs_.size()) +
+                       " jobs are running, which is as many as may; try again when one has "
+                       "ended"};
+  }
+  if (slots < 1 || slots > left) {
+    return Refusal{RefusalReason::kNoSlotsLeft, std::to_string(slots) + " slots wanted, " + std::to_string(left) +
+                                                    " left; ask for fewer, or try again when a job has ended"};
+  }
+  return std::nullopt;
+}
+
+// SwitchML's packets do not say which job they are of, nor whose they are.
+std::optional<Refusal> AggregationSwitch::check_addresses(const JobSpec& spec) const {
+  if (spec.mode != Mode::kSwitchMl) return std::nullopt;
+  std::set<Address> seen;
+  for (const Address& address : spec.addresses) {
+    if (by_source_.contains(address) || !seen.insert(address).second) {
+      return Refusal{RefusalReason::kAddressTaken, address.describe() +
+                                                       " is another worker already, and SwitchML's packets do not say "
+                                                       "whose they are; use another address, port or extended mode"};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, const Address& address) {
+  const auto found = jobs_.find(session);
+  if (found == jobs_.end()) return "there is no job of session " + std::to_string(session);
+  AdmittedJob& job = *found->second;
+  if (rank < 0 || rank >= job.spec().workers) {
+    return "rank " + std::to_string(rank) + " of a job of " + std::to_string(job.spec().workers) + " workers";
+  }
+  if (job.spec().mode == Mode::kSwitchMl) {
+    const auto taken = by_source_.find(address);
+    if (taken != by_source_.end() && (taken->second.job != &job || taken->second.rank != rank)) {
+      return address.describe() + " is another worker already; SwitchML's packets do not say whose they are";
+    }
+    if (const auto& before = job.places()[static_cast<std::size_t>(rank)]) by_source_.erase(*before);
+    by_source_[address] = {&job, rank};
+  }
+  job.place(rank, address);
+  ++changes_;
+  return {};
+}
+
+const AdmittedJob* AggregationSwitch::find(std::uint64_t session) const {
+  const auto found = jobs_.find(session);
+  return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+bool AggregationSwitch::end(std::uint64_t session) {
+  const auto found = jobs_.find(session);
+  if (found == jobs_.end()) return false;
+  AdmittedJob* job = found->second.get();
+  by_number_.erase(job->admission().job);
+  std::erase_if(by_source_, [&](const auto& entry) { return entry.second.job == job; });
+  slots_assigned_ -= job->pool.slots();
+  jobs_.erase(found);
+  ++ended_;
+  ++changes_;
+  return true;
+}
+
+std::vector<std::uint64_t> AggregationSwitch::idle_sessions(Duration longest, Time now) const {
+  std::vector<std::uint64_t> sessions;
+  for (const auto& [session, job] : jobs_) {
+    if (job->idle(now) > longest) sessions.push_back(session);
+  }
+  return sessions;
+}
+
+// The one that fewest jobs have.
+std::uint16_t AggregationSwitch::choose_port(Mode mode) const {
+  if (limits_.ports <= 1 || mode == Mode::kSwitchMl) return limits_.port;
+  std::map<int, int> jobs;
+  for (const auto& [session, job] : jobs_) ++jobs[job->admission().port];
+  int best = limits_.port + 1;
+  for (int port = best; port < limits_.port + limits_.ports; ++port) {
+    if (jobs[port] < jobs[best]) best = port;
+  }
+  return static_cast<std::uint16_t>(best);
+}
+
+std::vector<Address> AggregationSwitch::sources(std::uint16_t port) const {
+  std::vector<Address> sources;
+  for (const auto& [session, job] : jobs_) {
+    if (job->admission().port != port) continue;
+    for (const auto& place : job->places()) {
+      if (place) sources.push_back(*place);
+    }
+  }
+  return sources;
+}
+
+Snapshot AggregationSwitch::snapshot(Time now) const {
+  Snapshot snapshot{epoch_, limits_.slots, slots_assigned_, admitted_, refused_, ended_, strays_, {}};
+  for (const auto& [session, job] : jobs_) snapshot.jobs.push_back(job->status(now));
+  return snapshot;
+}
+
+}  // namespace weft::aggregation
