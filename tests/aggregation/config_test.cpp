@@ -77,10 +77,12 @@ TEST(Config, ReadsAFileOfSwitchML) {
 }
 
 TEST(Config, WrongKeyNamesFileLineAndTheNearest) {
-  EXPECT_THAT([] { parse("[general]\nrank = 0\npacket_numels = 64\n"); },
-              refuses(AllOf(HasSubstr("file.cfg:3"), HasSubstr("packet_numels"), HasSubstr("did you mean 'packet_numel'"))));
+  EXPECT_THAT(
+      [] { parse("[general]\nrank = 0\npacket_numels = 64\n"); },
+      refuses(AllOf(HasSubstr("file.cfg:3"), HasSubstr("packet_numels"), HasSubstr("did you mean 'packet_numel'"))));
   EXPECT_THAT([] { parse("[general]\nxyzzy = 64\n"); }, refuses(AllOf(HasSubstr("xyzzy"), Not(HasSubstr("did you")))));
-  EXPECT_THAT([] { parse("[generel]\n"); }, refuses(AllOf(HasSubstr("file.cfg:1"), HasSubstr("did you mean 'general'"))));
+  EXPECT_THAT([] { parse("[generel]\n"); },
+              refuses(AllOf(HasSubstr("file.cfg:1"), HasSubstr("did you mean 'general'"))));
   // A key of another section is not this section's.
   EXPECT_THAT([] { parse("[general]\ncores = 0-3\n"); }, refuses(HasSubstr("no key 'cores'")));
 }
@@ -102,7 +104,8 @@ TEST(Config, WrongLines) {
   EXPECT_THAT([] { parse("[general]\nrank\n"); }, refuses(HasSubstr("key = value")));
   EXPECT_THAT([] { parse("rank = 1\n"); }, refuses(HasSubstr("before the first section")));
   EXPECT_THAT([] { parse("[general\n"); }, refuses(HasSubstr("lacks its ']'")));
-  EXPECT_THAT([] { parse("[general]\nrank = 1\nrank = 2\n"); }, refuses(AllOf(HasSubstr(":3"), HasSubstr("second time"))));
+  EXPECT_THAT([] { parse("[general]\nrank = 1\nrank = 2\n"); },
+              refuses(AllOf(HasSubstr(":3"), HasSubstr("second time"))));
 }
 
 TEST(Config, FirstPlaceFoundWins) {
@@ -118,9 +121,8 @@ TEST(Config, EnvironmentIsOverTheFile) {
   const Folder folder;
   const std::string found = folder.write("a.cfg", "[general]\nrank = 2\ncontroller_port = 1\n");
   const std::string named = folder.write("b.cfg", "[general]\nrank = 3\n");
-  const Config config =
-      load_config({found}, {"PATH=/bin", "WEFT_SML_CONFIG=" + named, "WEFT_SML_CONTROLLER_PORT=77",
-                            "WEFT_SML_UDP_WORKER_IP=10.1.1.1", "WEFT_SML_EXACT=1"});
+  const Config config = load_config({found}, {"PATH=/bin", "WEFT_SML_CONFIG=" + named, "WEFT_SML_CONTROLLER_PORT=77",
+                                              "WEFT_SML_UDP_WORKER_IP=10.1.1.1", "WEFT_SML_EXACT=1"});
   EXPECT_EQ(config.general.rank, 3);
   EXPECT_EQ(config.general.controller_port, 77);
   EXPECT_EQ(config.udp.worker_ip, "10.1.1.1");

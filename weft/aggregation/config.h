@@ -52,17 +52,17 @@ struct DpdkConfig {
 
 // weft's own: sockets, no special hardware or rights.
 struct UdpConfig {
-  std::string worker_ip;  // empty: the address from which the switch is reached
+  std::string worker_ip;         // empty: the address from which the switch is reached
   std::int64_t worker_port = 0;  // 0: a free one; ranks of one host cannot share one
   bool segmentation_offload = true;
 };
 
 // Section [weft]: what SwitchML's file has no words for.
 struct WeftConfig {
-  std::string job = "default";  // whose key is used, and what the switch counts under
-  std::string keys;             // YAML file with the job's key; empty: the switch must admit without
-  std::string mode = "classic";  // or extended: larger packets, more than 32 workers, each packet authenticated
-  bool exact = false;           // floats take the fallback, which rounds as MPI or gloo do
+  std::string job = "default";        // whose key is used, and what the switch counts under
+  std::string keys;                   // YAML file with the job's key; empty: the switch must admit without
+  std::string mode = "classic";       // or extended: larger packets, more than 32 workers, each packet authenticated
+  bool exact = false;                 // floats take the fallback, which rounds as MPI or gloo do
   std::int64_t setup_timeout_s = 30;  // how long workers look for the switch, at the start and after it went away
 };
 
@@ -81,8 +81,8 @@ struct Config {
 // Text of a configuration file; `file` is for messages.
 [[nodiscard]] Config parse_config(const std::string& text, const std::string& file);
 
-// The file that WEFT_SML_CONFIG names, or the first found of `places`, with the variables WEFT_SML_<KEY> over it. Throws
-// ConfigError if there is neither a file nor a variable: nobody then has said where the switch is.
+// The file that WEFT_SML_CONFIG names, or the first found of `places`, with the variables WEFT_SML_<KEY> over it.
+// Throws ConfigError if there is neither a file nor a variable: nobody then has said where the switch is.
 [[nodiscard]] Config load_config(const std::vector<std::string>& places, const std::vector<std::string>& environment);
 // The same with this process's environment and SwitchML's places.
 [[nodiscard]] Config load_config();

@@ -1,8 +1,8 @@
 #include "weft/aggregation/config_keys.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <limits>
 
 namespace weft::aggregation {
@@ -19,8 +19,8 @@ bool parse_number(const std::string& text, Number& value) {
 // A member of one of Config's sections.
 template <class Section, class Value>
 struct Place {
-  Section Config::*section;
-  Value Section::*member;
+  Section Config::* section;
+  Value Section::* member;
 
   Value& in(Config& config) const { return config.*section.*member; }
 };
@@ -86,7 +86,7 @@ ConfigKey packet_numel() {
 
 void append_general(std::vector<ConfigKey>& keys) {
   using G = GeneralConfig;
-  const auto at = [](auto G::*member) { return Place{&Config::general, member}; };
+  const auto at = [](auto G::* member) { return Place{&Config::general, member}; };
   keys.push_back(integer("general", "rank", at(&G::rank), 0, kMost));
   keys.push_back(integer("general", "num_workers", at(&G::num_workers), 1, 65535));
   keys.push_back(integer("general", "num_worker_threads", at(&G::num_worker_threads), 1, 1024));
@@ -94,8 +94,7 @@ void append_general(std::vector<ConfigKey>& keys) {
   keys.push_back(packet_numel());
   keys.push_back(one_of("general", "backend", at(&G::backend), {"dummy", "dpdk", "udp"}));
   keys.push_back(one_of("general", "scheduler", at(&G::scheduler), {"fifo"}));
-  keys.push_back(
-      one_of("general", "prepostprocessor", at(&G::prepostprocessor), {"cpu_exponent_quantizer", "bypass"}));
+  keys.push_back(one_of("general", "prepostprocessor", at(&G::prepostprocessor), {"cpu_exponent_quantizer", "bypass"}));
   keys.push_back(flag("general", "instant_job_completion", at(&G::instant_job_completion)));
   keys.push_back(words("general", "controller_ip", at(&G::controller_ip)));
   keys.push_back(integer("general", "controller_port", at(&G::controller_port), 1, 65535));
@@ -106,7 +105,7 @@ void append_general(std::vector<ConfigKey>& keys) {
 
 void append_dpdk(std::vector<ConfigKey>& keys) {
   using D = DpdkConfig;
-  const auto at = [](auto D::*member) { return Place{&Config::dpdk, member}; };
+  const auto at = [](auto D::* member) { return Place{&Config::dpdk, member}; };
   keys.push_back(integer("backend.dpdk", "worker_port", at(&D::worker_port), 1, 65535));
   keys.push_back(words("backend.dpdk", "worker_ip", at(&D::worker_ip)));
   keys.push_back(words("backend.dpdk", "cores", at(&D::cores)));
@@ -122,8 +121,8 @@ void append_dpdk(std::vector<ConfigKey>& keys) {
 void append_weft(std::vector<ConfigKey>& keys) {
   using U = UdpConfig;
   using W = WeftConfig;
-  const auto udp = [](auto U::*member) { return Place{&Config::udp, member}; };
-  const auto weft = [](auto W::*member) { return Place{&Config::weft, member}; };
+  const auto udp = [](auto U::* member) { return Place{&Config::udp, member}; };
+  const auto weft = [](auto W::* member) { return Place{&Config::weft, member}; };
   keys.push_back(words("backend.udp", "worker_ip", udp(&U::worker_ip)));
   keys.push_back(integer("backend.udp", "worker_port", udp(&U::worker_port), 0, 65535));
   keys.push_back(flag("backend.udp", "segmentation_offload", udp(&U::segmentation_offload)));
