@@ -1,0 +1,70 @@
+// What the switch counts, for each job and for packets that belong to none.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/aggregation/job.h"
+#include "weft/aggregation/time.h"
+
+namespace weft::aggregation {
+
+// Why a packet was dropped. Those above kLate belong to no job, or are not believed to.
+enum class Rejected : std::uint8_t {
+  kMalformed,      // truncated, oversized, or not of any known format
+  kUnknownJob,     // no such job here: ended, or admitted by an earlier life of the switch
+  kUnknownSource,  // from an address that is not the worker's
+  kForged,         // the tag is wrong
+  kLate,           // of a sum that everybody has had
+  kBadSlot,        // beyond the job's quota
+  kBadShape,       // not as many elements as the others sent for this sum, or of another operation
+  kAhead,          // an operation that cannot have begun yet
+};
+inline constexpr std::size_t kRejectedCauses = 8;
+[[nodiscard]] const char* describe(Rejected cause);  // "malformed", "unknown_job", …: a metric's label
+
+struct Counters {
+  std::uint64_t packets_in = 0;  // accepted or not
+  std::uint64_t packets_out = 0;
+  std::uint64_t bytes_in = 0;  // UDP payload
+  std::uint64_t bytes_out = 0;
+  std::uint64_t sums = 0;        // slots completed
+  std::uint64_t duplicates = 0;  // of packets that were counted in already
+  std::uint64_t answered = 0;    // duplicates that got their result again
+  std::array<std::uint64_t, kRejectedCauses> rejected{};
+
+  [[nodiscard]] std::uint64_t rejected_for(Rejected cause) const { return rejected[static_cast<std::size_t>(cause)]; }
+  void reject(Rejected cause) { ++rejected[static_cast<std::size_t>(cause)]; }
+};
+
+struct JobStatus {
+  std::string name;
+  std::uint64_t session = 0;
+  std::uint32_t job = 0;
+  Mode mode = Mode::kExtended;
+  int workers = 0;
+  int workers_placed = 0;  // whose address is known
+  int packet_elements = 0;
+  int slots = 0;       // quota
+  int slots_busy = 0;  // hold a sum that is not complete
+  Duration age{};
+  Duration idle{};  // since a packet of it was accepted, or since it was admitted
+  Counters counters;
+};
+
+// Of the switch as a whole; a moment's view.
+struct Snapshot {
+  std::uint64_t epoch = 0;
+  int slots = 0;           // of all jobs together, at most
+  int slots_assigned = 0;  // to live jobs
+  std::uint64_t jobs_admitted = 0;
+  std::uint64_t jobs_refused = 0;
+  std::uint64_t jobs_ended = 0;
+  Counters strays;  // packets that belong to no job
+  std::vector<JobStatus> jobs;
+};
+
+}  // namespace weft::aggregation
