@@ -119,9 +119,11 @@ void FrontDoor::let_in() {
 void FrontDoor::show_out_the_silent() {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
-  std::erase_if(connections_, [&](auto& entry) {
-    Connection& connection = entry.second;
+  for (auto& [fd, connection] : connections_) {
     if (connection.visitor.use_count() > 1) connection.last = now;  // a request is being answered
+  }
+  std::erase_if(connections_, [&](const auto& entry) {
+    const Connection& connection = entry.second;
     if (now - connection.last < (connection.asked ? limits_.idle : limits_.first_request)) return false;
     if (!connection.asked) counters_.add(Event::kDroppedSlow);
     shutdown(connection.copy.get(), SHUT_RDWR);  // gRPC then closes its own
