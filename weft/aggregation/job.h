@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,11 @@ struct JobSpec {
   int packet_elements = 256;  // per packet at most; kSwitchMl: 64 or 256; kExtended: a multiple of 64
   int slots = 0;              // wanted; 0: as many as a job may have
   PacketKey key{};            // kExtended only
+  // kSwitchMl: number of the first operation, where all workers know it; packets far from it are of an earlier job.
+  std::optional<std::uint8_t> first_operation{};
   // By rank; may be empty or shorter and be completed by Jobs::place_worker. Port 0: any source port of that host is
   // this worker's, and results go to the port that the last packet of the sum came from, as a SwitchML switch does it.
-  std::vector<Address> addresses;
+  std::vector<Address> addresses{};
 };
 
 // What every worker needs to know of an admitted job.
@@ -40,7 +43,9 @@ struct Admission {
   std::uint32_t job = 0;             // in the header of extended packets
   int slots = 0;                     // a worker's window is at most this
   std::uint16_t port = 0;            // UDP port of the switch for this job
-  std::uint8_t first_operation = 0;  // kSwitchMl: number of the first operation; late packets of an earlier job differ
+  std::uint8_t first_operation = 0;  // kSwitchMl: as in the JobSpec
+
+  friend bool operator==(const Admission&, const Admission&) = default;
 };
 
 enum class RefusalReason : std::uint8_t {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -46,7 +47,7 @@ class Jobs {
   [[nodiscard]] std::string place_worker(std::uint64_t session, int rank, const Address& address);
 
   // What admit() granted to a live session; nothing if there is none: a worker that comes late, or comes again.
-  [[nodiscard]] std::variant<std::monostate, Admission> admission(std::uint64_t session) const;
+  [[nodiscard]] std::optional<Admission> admission(std::uint64_t session) const;
 
   // Forgets a job and its sums; false if there is none. Workers that still send get a notice that it is gone.
   bool end(std::uint64_t session);

@@ -1,0 +1,164 @@
+// Admission: what is granted, what is refused and why, and what a snapshot says.
+#include "weft/aggregation/jobs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "tests/aggregation/switch_driver.h"
+
+namespace weft::aggregation {
+namespace {
+
+using testing::HasSubstr;
+
+Refusal refused(Jobs& jobs, const JobSpec& spec) {
+  const auto answer = jobs.admit(spec, Time{0});
+  const auto* refusal = std::get_if<Refusal>(&answer);
+  return refusal != nullptr ? *refusal : Refusal{RefusalReason::kBadWorkers, "admitted"};
+}
+
+TEST(Jobs, AdmitsAndTellsWhatWasGranted) {
+  Jobs jobs({.slots = 100, .slots_per_job = 60, .port = 1234}, 9);
+  JobSpec spec = job_spec(Mode::kExtended, 40);
+  spec.slots = 0;
+  const auto first = std::get<Admission>(jobs.admit(spec, Time{5}));
+  EXPECT_EQ(first.epoch, 9U);
+  EXPECT_EQ(first.slots, 60);
+  EXPECT_EQ(first.port, 1234);
+  spec.session = 2;
+  const auto second = std::get<Admission>(jobs.admit(spec, Time{5}));
+  EXPECT_EQ(second.slots, 40) << "what is left";
+  EXPECT_NE(first.job, second.job);
+  EXPECT_EQ(jobs.admission(2), second);
+  EXPECT_EQ(jobs.admission(3), std::nullopt);
+}
+
+TEST(Jobs, RefusesWithAReason) {
+  Jobs jobs({.jobs = 2, .slots = 20, .slots_per_job = 10}, 1);
+  JobSpec spec = job_spec(Mode::kSwitchMl, 33);
+  EXPECT_THAT(refused(jobs, spec).text, HasSubstr("33 workers"));
+  EXPECT_THAT(refused(jobs, spec).text, HasSubstr("extended mode carries more"));
+  spec = job_spec(Mode::kSwitchMl, 0);
+  EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kBadWorkers);
+  spec = job_spec(Mode::kSwitchMl, 2);
+  for (const int elements : {-64, 0, 63, 128, 320}) {
+    spec.packet_elements = elements;
+    EXPECT_THAT(refused(jobs, spec).text, HasSubstr("64 or 256")) << elements;
+  }
+  spec = job_spec(Mode::kExtended, 2);
+  for (const int elements : {-64, 0, 63, 100, 20'000}) {
+    spec.packet_elements = elements;
+    EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kBadPacketElements) << elements;
+  }
+  spec = job_spec(Mode::kExtended, 2);
+  spec.slots = 11;
+  EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kBadSlots);
+  spec.slots = 10;
+  EXPECT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
+  EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kSessionTaken);
+  JobSpec other = job_spec(Mode::kSwitchMl, 2, 2);
+  EXPECT_TRUE(std::holds_alternative<Admission>(jobs.admit(other, Time{0})));
+  other.session = 3;
+  EXPECT_EQ(refused(jobs, other).reason, RefusalReason::kTooManyJobs);
+  EXPECT_TRUE(jobs.end(1));
+  EXPECT_FALSE(jobs.end(1));
+  EXPECT_EQ(refused(jobs, other).reason, RefusalReason::kAddressTaken);
+  spec.session = 4;
+  spec.slots = 10;
+  EXPECT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
+  EXPECT_EQ(jobs.snapshot(Time{0}).jobs_ended, 1U);
+  EXPECT_GT(jobs.snapshot(Time{0}).jobs_refused, 10U);
+}
+
+TEST(Jobs, RefusesWhenNoSlotsAreLeft) {
+  Jobs jobs({.slots = 10, .slots_per_job = 8}, 1);
+  JobSpec spec = job_spec(Mode::kExtended, 2);
+  spec.slots = 8;
+  EXPECT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
+  spec.session = 2;
+  EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kNoSlotsLeft);
+  spec.slots = 2;
+  EXPECT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
+  spec.session = 3;
+  spec.slots = 0;
+  EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kNoSlotsLeft);
+}
+
+TEST(Jobs, WorkersCanBePlacedLater) {
+  for (const Mode mode : {Mode::kSwitchMl, Mode::kExtended}) {
+    JobSpec spec = job_spec(mode, 2);
+    spec.addresses.clear();
+    SwitchDriver driver(spec);
+    const Bytes bytes = contribution(driver.head(spec, 0, 0, 0), 1);
+    driver.put(bytes, worker_address(0));
+    EXPECT_EQ(driver.counters().packets_in, 0U) << "nobody is known there";
+    EXPECT_EQ(driver.jobs.place_worker(1, 0, worker_address(5)), "");
+    EXPECT_EQ(driver.jobs.place_worker(1, 0, worker_address(0)), "") << "the last call counts";
+    EXPECT_EQ(driver.jobs.place_worker(1, 1, worker_address(1)), "");
+    driver.put(bytes, worker_address(5));
+    EXPECT_EQ(driver.counters().packets_in, 0U) << "no longer there";
+    driver.put(bytes, worker_address(0));
+    EXPECT_EQ(driver.put(contribution(driver.head(spec, 1, 0, 0), 1), worker_address(1)).size(), 1U);
+    EXPECT_EQ(driver.jobs.snapshot(Time{0}).jobs[0].workers_placed, 2);
+    EXPECT_THAT(driver.jobs.place_worker(1, 2, worker_address(2)), HasSubstr("rank 2 of a job of 2 workers"));
+    EXPECT_THAT(driver.jobs.place_worker(9, 0, worker_address(2)), HasSubstr("no job of session 9"));
+    if (mode == Mode::kSwitchMl) {
+      EXPECT_THAT(driver.jobs.place_worker(1, 1, worker_address(0)), HasSubstr("another worker already"));
+    }
+  }
+}
+
+TEST(Jobs, IdleJobsCanBeReclaimed) {
+  const JobSpec spec = job_spec(Mode::kExtended, 2);
+  SwitchDriver driver(spec);
+  (void)driver.jobs.admit(job_spec(Mode::kExtended, 2, 2), Time{0});
+  driver.now = 999;
+  driver.put(contribution(driver.head(spec, 0, 0, 0), 1), worker_address(0));
+  EXPECT_EQ(driver.jobs.snapshot(Time{1500}).jobs[0].idle, Duration{500});
+  EXPECT_EQ(driver.jobs.snapshot(Time{1500}).jobs[0].slots_busy, 1);
+  EXPECT_EQ(driver.jobs.end_idle(Duration{600}, Time{1500}), std::vector<std::uint64_t>{2});
+  EXPECT_EQ(driver.jobs.snapshot(Time{1500}).jobs.size(), 1U);
+  EXPECT_EQ(driver.jobs.snapshot(Time{1500}).slots_assigned, 8);
+}
+
+TEST(Jobs, MayBeAskedWhilePacketsFlow) {
+  const JobSpec spec = job_spec(Mode::kExtended, 1);
+  SwitchDriver driver(spec);
+  std::atomic<bool> stop = false;
+  std::thread control([&] {
+    for (std::uint64_t session = 2; !stop; ++session) {
+      (void)driver.jobs.admit(job_spec(Mode::kExtended, 2, session), Time{0});
+      (void)driver.jobs.snapshot(Time{0});
+      driver.jobs.end(session);
+    }
+  });
+  for (std::uint64_t turn = 0; turn < 2000; ++turn) {
+    const auto sent = driver.put(contribution(driver.head(spec, 0, 0, turn), 3), worker_address(0));
+    EXPECT_EQ(sent.size(), 1U);
+  }
+  stop = true;
+  control.join();
+}
+
+TEST(Epoch, DiffersBetweenStarts) {
+  std::set<std::uint64_t> seen;
+  for (int i = 0; i < 100; ++i) seen.insert(random_epoch());
+  EXPECT_EQ(seen.size(), 100U);
+  EXPECT_FALSE(seen.contains(0));
+}
+
+TEST(Address, ReadsWhatItWrites) {
+  const Address address{0x0a0102ff, 48864};
+  EXPECT_EQ(address.describe(), "10.1.2.255:48864");
+  EXPECT_EQ(Address::parse("10.1.2.255:48864"), address);
+  EXPECT_EQ(Address::parse("10.1.2.255"), (Address{0x0a0102ff, 0}));
+  for (const char* bad : {"", "10.1.2", "10.1.2.256", "host:1", "1.2.3.4:", "1.2.3.4:70000", "1.2.3.4:1x", "::1"}) {
+    EXPECT_EQ(Address::parse(bad), std::nullopt) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace weft::aggregation

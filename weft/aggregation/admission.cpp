@@ -1,0 +1,70 @@
+#include "weft/aggregation/admission.h"
+
+#include "weft/aggregation/extended_format.h"
+#include "weft/aggregation/packet.h"
+#include "weft/aggregation/switchml_format.h"
+
+namespace weft::aggregation {
+namespace {
+
+std::optional<Refusal> check_workers(const JobSpec& spec) {
+  const int most = spec.mode == Mode::kSwitchMl ? kMaxSwitchMlWorkers : kMaxExtendedWorkers;
+  if (spec.workers >= 1 && spec.workers <= most && spec.addresses.size() <= static_cast<std::size_t>(spec.workers)) {
+    return std::nullopt;
+  }
+  return Refusal{RefusalReason::kBadWorkers, std::to_string(spec.workers) + " workers with " +
+                                                 std::to_string(spec.addresses.size()) + " addresses; expected 1 to " +
+                                                 std::to_string(most) + " workers and no more addresses than workers" +
+                                                 (spec.workers > most ? "; extended mode carries more" : "")};
+}
+
+std::optional<Refusal> check_packets(const JobSpec& spec, const SwitchLimits& limits) {
+  const std::string came = std::to_string(spec.packet_elements) + " elements per packet; expected ";
+  if (spec.mode == Mode::kSwitchMl) {
+    if (spec.packet_elements > 0 && switchml::is_packet_elements(static_cast<std::size_t>(spec.packet_elements))) {
+      return std::nullopt;
+    }
+    return Refusal{RefusalReason::kBadPacketElements, came + "64 or 256"};
+  }
+  const int most = extended::largest_packet_elements(static_cast<std::size_t>(limits.largest_payload));
+  if (spec.packet_elements >= kBlockElements && spec.packet_elements <= most &&
+      spec.packet_elements % kBlockElements == 0) {
+    return std::nullopt;
+  }
+  return Refusal{RefusalReason::kBadPacketElements,
+                 came + "a multiple of " + std::to_string(kBlockElements) + " up to " + std::to_string(most)};
+}
+
+}  // namespace
+
+const char* describe(RefusalReason reason) {
+  switch (reason) {
+    case RefusalReason::kBadWorkers:
+      return "bad_workers";
+    case RefusalReason::kBadPacketElements:
+      return "bad_packet_elements";
+    case RefusalReason::kBadSlots:
+      return "bad_slots";
+    case RefusalReason::kSessionTaken:
+      return "session_taken";
+    case RefusalReason::kAddressTaken:
+      return "address_taken";
+    case RefusalReason::kTooManyJobs:
+      return "too_many_jobs";
+    case RefusalReason::kNoSlotsLeft:
+      return "no_slots_left";
+  }
+  return "unknown";
+}
+
+std::optional<Refusal> check_request(const JobSpec& spec, const SwitchLimits& limits) {
+  if (auto refusal = check_workers(spec)) return refusal;
+  if (auto refusal = check_packets(spec, limits)) return refusal;
+  if (spec.slots < 0 || spec.slots > limits.slots_per_job) {
+    return Refusal{RefusalReason::kBadSlots, std::to_string(spec.slots) + " slots; expected 1 to " +
+                                                 std::to_string(limits.slots_per_job) + ", or 0 for as many as that"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft::aggregation

@@ -1,0 +1,81 @@
+#include "weft/aggregation/admitted_job.h"
+
+#include <algorithm>
+
+namespace weft::aggregation {
+namespace {
+
+// Workers are at most one operation apart; SwitchML's clients begin a few at once. What claims to be further ahead is
+// so old that its 8-bit number has come round.
+constexpr std::int64_t kOperationsAhead = 8;
+
+// The number nearest to `near` whose lowest bits are `low`.
+template <class Signed, class Unsigned>
+std::int64_t unwrap(std::int64_t near, Unsigned low) {
+  return near + static_cast<Signed>(static_cast<Unsigned>(low - static_cast<Unsigned>(near)));
+}
+
+}  // namespace
+
+AdmittedJob::AdmittedJob(const JobSpec& spec, const Admission& admission, Time now)
+    : pool(admission.slots, spec.workers, full_shape(spec.mode, spec.packet_elements)),
+      spec_(spec),
+      admission_(admission),
+      admitted_(now),
+      last_packet_(now),
+      places_(static_cast<std::size_t>(spec.workers)) {
+  std::copy(spec.addresses.begin(), spec.addresses.end(), places_.begin());
+  // Far from zero: operations before it are still numbers that count up.
+  if (spec.first_operation) newest_operation_ = 256 + *spec.first_operation;
+}
+
+JobStatus AdmittedJob::status(Time now) const {
+  JobStatus status;
+  status.name = spec_.name;
+  status.session = spec_.session;
+  status.job = admission_.job;
+  status.mode = spec_.mode;
+  status.workers = spec_.workers;
+  status.workers_placed = static_cast<int>(std::ranges::count_if(places_, [](const auto& p) { return p.has_value(); }));
+  status.packet_elements = spec_.packet_elements;
+  status.slots = pool.slots();
+  status.slots_busy = pool.busy();
+  status.age = now - admitted_;
+  status.idle = idle(now);
+  status.counters = counters;
+  return status;
+}
+
+bool AdmittedJob::is_place_of(int rank, const Address& from) const {
+  if (rank >= spec_.workers) return false;
+  const std::optional<Address>& place = places_[static_cast<std::size_t>(rank)];
+  return place && place->ipv4 == from.ipv4 && (place->port == 0 || place->port == from.port);
+}
+
+std::span<const Address> AdmittedJob::receivers(std::uint16_t port) {
+  receivers_.clear();
+  for (const auto& place : places_) {
+    if (place) receivers_.push_back({place->ipv4, place->port != 0 ? place->port : port});
+  }
+  return receivers_;
+}
+
+std::optional<Turn> AdmittedJob::turn_of(const Head& head) const {
+  if (head.mode == Mode::kExtended) return Turn{0, head.sequence};
+  const auto number = static_cast<std::uint8_t>(head.operation);
+  const std::int64_t operation = newest_operation_ ? unwrap<std::int8_t>(*newest_operation_, number) : 256 + number;
+  if (newest_operation_ && operation > *newest_operation_ + kOperationsAhead) return std::nullopt;
+  // Within an operation the 32 bits may come round, too.
+  const Turn& last = pool.newest(head.slot);
+  if (last.operation != operation) return Turn{operation, (std::uint64_t{1} << 32) + head.sequence};
+  const auto sequence =
+      unwrap<std::int32_t>(static_cast<std::int64_t>(last.sequence), static_cast<std::uint32_t>(head.sequence));
+  return Turn{operation, static_cast<std::uint64_t>(sequence)};
+}
+
+void AdmittedJob::note_completed(const Turn& turn) {
+  if (spec_.mode == Mode::kExtended) return;
+  newest_operation_ = std::max(newest_operation_.value_or(turn.operation), turn.operation);
+}
+
+}  // namespace weft::aggregation

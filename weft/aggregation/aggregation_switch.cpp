@@ -1,0 +1,124 @@
+#include "weft/aggregation/aggregation_switch.h"
+
+#include "weft/aggregation/elements.h"
+#include "weft/aggregation/packet.h"
+
+namespace weft::aggregation {
+
+AggregationSwitch::Sender AggregationSwitch::by_address(const Address& from, std::size_t size) {
+  auto found = by_source_.find(from);
+  if (found == by_source_.end()) found = by_source_.find({from.ipv4, 0});
+  if (found != by_source_.end()) return found->second;
+  reject_stray(Rejected::kUnknownSource, size);
+  return {};
+}
+
+// Cheapest first: the tag is computed only for packets that already look right.
+AggregationSwitch::Sender AggregationSwitch::by_header(const Packet& packet, std::span<const std::byte> bytes,
+                                                       const Address& from, Outbox& out) {
+  if (packet.head.kind != Kind::kContribution) {
+    reject_stray(Rejected::kMalformed, bytes.size());
+    return {};
+  }
+  const auto found = by_number_.find(packet.head.job);
+  if (found == by_number_.end() || packet.head.epoch != epoch_) {
+    reject_stray(Rejected::kUnknownJob, bytes.size());
+    send_notice(Kind::kUnknownJob, nullptr, packet.head, {&from, 1}, out);
+    return {};
+  }
+  AdmittedJob& job = *found->second;
+  const bool known_source = job.is_place_of(packet.head.rank, from);
+  if (known_source && is_authentic(bytes, job.spec().key)) return {&job, packet.head.rank};
+  // Counted by the job that it claims to be of, but nothing of it is believed.
+  job.counters.reject(known_source ? Rejected::kForged : Rejected::kUnknownSource);
+  return {};
+}
+
+AggregationSwitch::Sender AggregationSwitch::find_sender(const Packet& packet, std::span<const std::byte> bytes,
+                                                         const Address& from, Outbox& out) {
+  return packet.head.mode == Mode::kSwitchMl ? by_address(from, bytes.size()) : by_header(packet, bytes, from, out);
+}
+
+void AggregationSwitch::handle(std::span<const std::byte> bytes, const Address& from, Time now, Outbox& out) {
+  const std::optional<Packet> packet = decode(bytes);
+  if (!packet) return reject_stray(Rejected::kMalformed, bytes.size());
+  const auto [job, rank] = find_sender(*packet, bytes, from, out);
+  if (job == nullptr) return;
+  ++job->counters.packets_in;
+  job->counters.bytes_in += bytes.size();
+  const Shape largest = full_shape(job->spec().mode, job->spec().packet_elements);
+  if (packet->head.slot >= static_cast<std::uint32_t>(job->pool.slots())) {
+    return job->counters.reject(Rejected::kBadSlot);
+  }
+  const bool too_large = packet->element_count() > largest.elements || packet->exponents.size() > largest.exponents;
+  // All of SwitchML's packets have the size that was agreed on.
+  const bool too_small = packet->head.mode == Mode::kSwitchMl && packet->element_count() < largest.elements;
+  if (too_large || too_small) return job->counters.reject(Rejected::kBadShape);
+  job->note_accepted(now);
+  aggregate(*job, rank, *packet, from, out);
+}
+
+void AggregationSwitch::aggregate(AdmittedJob& job, int rank, const Packet& packet, const Address& from, Outbox& out) {
+  const Head& head = packet.head;
+  const std::optional<Turn> turn = job.turn_of(head);
+  if (!turn) return job.counters.reject(Rejected::kAhead);
+  // SwitchML's operation number is part of the turn already.
+  const std::uint32_t tag = head.mode == Mode::kSwitchMl ? 0 : head.operation;
+  switch (job.pool.add(packet, *turn, rank, tag)) {
+    case SlotPool::Outcome::kAdded:
+      return;
+    case SlotPool::Outcome::kCompleted:
+      ++job.counters.sums;
+      job.note_completed(*turn);
+      return send_sum(job, head, job.receivers(from.port), out);
+    case SlotPool::Outcome::kDuplicate:
+      ++job.counters.duplicates;
+      return;
+    case SlotPool::Outcome::kAnswer:
+      ++job.counters.duplicates;
+      ++job.counters.answered;
+      return send_sum(job, head, {&from, 1}, out);
+    case SlotPool::Outcome::kLate:
+      return job.counters.reject(Rejected::kLate);
+    case SlotPool::Outcome::kBadShape:
+      job.counters.reject(Rejected::kBadShape);
+      if (head.mode == Mode::kExtended) send_notice(Kind::kOperationsDiffer, &job, head, job.receivers(from.port), out);
+      return;
+  }
+}
+
+void AggregationSwitch::send_sum(AdmittedJob& job, const Head& head, std::span<const Address> to, Outbox& out) {
+  const Shape shape = job.pool.shape(head.slot, head.set);
+  Head result = head;
+  result.kind = Kind::kResult;
+  result.rank = 0;
+  const std::span<std::byte> bytes = out.add(to, packet_size(head.mode, shape));
+  const Body body = write_head(bytes, result, shape);
+  write_exponents(body.exponents, job.pool.exponents(head.slot, head.set));
+  write_elements(body.elements, job.pool.elements(head.slot, head.set));
+  seal(bytes, head.mode, job.spec().key);
+  job.counters.packets_out += to.size();
+  job.counters.bytes_out += to.size() * bytes.size();
+}
+
+// Shorter than what asked for it, so that nobody can use the switch to multiply traffic.
+void AggregationSwitch::send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Address> to,
+                                    Outbox& out) {
+  Head notice = head;
+  notice.kind = kind;
+  notice.epoch = epoch_;
+  const std::span<std::byte> bytes = out.add(to, packet_size(Mode::kExtended, {}));
+  (void)write_head(bytes, notice, {});
+  seal(bytes, Mode::kExtended, job != nullptr ? job->spec().key : PacketKey{});
+  Counters& counters = job != nullptr ? job->counters : strays_;
+  counters.packets_out += to.size();
+  counters.bytes_out += to.size() * bytes.size();
+}
+
+void AggregationSwitch::reject_stray(Rejected cause, std::size_t bytes) {
+  ++strays_.packets_in;
+  strays_.bytes_in += bytes;
+  strays_.reject(cause);
+}
+
+}  // namespace weft::aggregation

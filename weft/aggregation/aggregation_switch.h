@@ -1,0 +1,62 @@
+// The switch as a state machine: packets in, packets out; no sockets, threads or clocks.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "weft/aggregation/admitted_job.h"
+#include "weft/aggregation/jobs.h"
+#include "weft/aggregation/outbox.h"
+
+namespace weft::aggregation {
+
+// Not thread-safe; Jobs is its front. What its functions do is said there.
+class AggregationSwitch {
+ public:
+  AggregationSwitch(const SwitchLimits& limits, std::uint64_t epoch) : limits_(limits), epoch_(epoch) {}
+
+  [[nodiscard]] std::variant<Admission, Refusal> admit(const JobSpec& spec, Time now);
+  [[nodiscard]] std::string place_worker(std::uint64_t session, int rank, const Address& address);
+  [[nodiscard]] const AdmittedJob* find(std::uint64_t session) const;
+  bool end(std::uint64_t session);
+  [[nodiscard]] std::vector<std::uint64_t> idle_sessions(Duration longest, Time now) const;
+  [[nodiscard]] Snapshot snapshot(Time now) const;
+
+  void handle(std::span<const std::byte> bytes, const Address& from, Time now, Outbox& out);
+
+ private:
+  struct Sender {
+    AdmittedJob* job = nullptr;
+    int rank = 0;
+  };
+
+  [[nodiscard]] Sender find_sender(const Packet& packet, std::span<const std::byte> bytes, const Address& from,
+                                   Outbox& out);
+  [[nodiscard]] Sender by_address(const Address& from, std::size_t size);
+  [[nodiscard]] Sender by_header(const Packet& packet, std::span<const std::byte> bytes, const Address& from,
+                                 Outbox& out);
+  void aggregate(AdmittedJob& job, int rank, const Packet& packet, const Address& from, Outbox& out);
+  void send_sum(AdmittedJob& job, const Head& head, std::span<const Address> to, Outbox& out);
+  void send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Address> to, Outbox& out);
+  void reject_stray(Rejected cause, std::size_t bytes);
+
+  SwitchLimits limits_;
+  std::uint64_t epoch_;
+  std::uint32_t last_job_ = 0;
+  int slots_assigned_ = 0;
+  std::uint64_t admitted_ = 0;
+  std::uint64_t refused_ = 0;
+  std::uint64_t ended_ = 0;
+  Counters strays_;
+  std::map<std::uint64_t, std::unique_ptr<AdmittedJob>> jobs_;  // by session
+  std::unordered_map<std::uint32_t, AdmittedJob*> by_number_;   // extended
+  std::map<Address, Sender> by_source_;                         // SwitchML's format names neither job nor rank
+};
+
+}  // namespace weft::aggregation

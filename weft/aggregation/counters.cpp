@@ -1,0 +1,11 @@
+#include "weft/aggregation/counters.h"
+
+namespace weft::aggregation {
+
+const char* describe(Rejected cause) {
+  static constexpr std::array<const char*, kRejectedCauses> kNames{
+      "malformed", "unknown_job", "unknown_source", "forged", "late", "bad_slot", "bad_shape", "ahead"};
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+}  // namespace weft::aggregation

@@ -1,0 +1,20 @@
+// What a switch does with the numbers of a packet: elements are added, exponents compared, the sum written out again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace weft::aggregation {
+
+// `packet` holds as many big-endian int32 as `sum` has elements. Sums wrap, as a switch's registers do.
+void set_elements(std::span<std::int32_t> sum, std::span<const std::byte> packet);
+void add_elements(std::span<std::int32_t> sum, std::span<const std::byte> packet);
+void write_elements(std::span<std::byte> packet, std::span<const std::int32_t> sum);
+
+// As many int8 in both.
+void set_exponents(std::span<std::int8_t> largest, std::span<const std::byte> packet);
+void raise_exponents(std::span<std::int8_t> largest, std::span<const std::byte> packet);
+void write_exponents(std::span<std::byte> packet, std::span<const std::int8_t> largest);
+
+}  // namespace weft::aggregation

@@ -1,0 +1,95 @@
+// The part of the switch that admits, places and ends jobs; aggregation_switch.cpp has the part that sums.
+#include <algorithm>
+
+#include "weft/aggregation/admission.h"
+#include "weft/aggregation/aggregation_switch.h"
+
+namespace weft::aggregation {
+
+std::variant<Admission, Refusal> AggregationSwitch::admit(const JobSpec& spec, Time now) {
+  std::optional<Refusal> refusal = check_request(spec, limits_);
+  const int slots = spec.slots > 0 ? spec.slots : std::min(limits_.slots_per_job, limits_.slots - slots_assigned_);
+  if (!refusal && jobs_.contains(spec.session)) {
+    refusal = {RefusalReason::kSessionTaken,
+               "session " + std::to_string(spec.session) + " is in use; end that job first, or pick another session"};
+  } else if (!refusal && static_cast<int>(jobs_.size()) >= limits_.jobs) {
+    refusal = {
+        RefusalReason::kTooManyJobs,
+        std::to_string(jobs_.size()) + " jobs are running, which is as many as may; " + "try again when one has ended"};
+  } else if (!refusal && (slots < 1 || slots > limits_.slots - slots_assigned_)) {
+    refusal = {RefusalReason::kNoSlotsLeft, std::to_string(slots) + " slots wanted, " +
+                                                std::to_string(limits_.slots - slots_assigned_) +
+                                                " left; ask for fewer, or try again when a job has ended"};
+  }
+  for (const Address& address : spec.addresses) {
+    if (!refusal && spec.mode == Mode::kSwitchMl && by_source_.contains(address)) {
+      refusal = {RefusalReason::kAddressTaken, address.describe() + " is a worker of another job; SwitchML's packets " +
+                                                   "do not say which job they are of"};
+    }
+  }
+  if (refusal) {
+    ++refused_;
+    return *std::move(refusal);
+  }
+  const Admission admission{epoch_, ++last_job_, slots, limits_.port, spec.first_operation.value_or(0)};
+  AdmittedJob& job = *(jobs_[spec.session] = std::make_unique<AdmittedJob>(spec, admission, now));
+  if (spec.mode == Mode::kExtended) by_number_[admission.job] = &job;
+  for (std::size_t rank = 0; rank < spec.addresses.size() && spec.mode == Mode::kSwitchMl; ++rank) {
+    by_source_[spec.addresses[rank]] = {&job, static_cast<int>(rank)};
+  }
+  slots_assigned_ += slots;
+  ++admitted_;
+  return admission;
+}
+
+std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, const Address& address) {
+  const auto found = jobs_.find(session);
+  if (found == jobs_.end()) return "there is no job of session " + std::to_string(session);
+  AdmittedJob& job = *found->second;
+  if (rank < 0 || rank >= job.spec().workers) {
+    return "rank " + std::to_string(rank) + " of a job of " + std::to_string(job.spec().workers) + " workers";
+  }
+  if (job.spec().mode == Mode::kSwitchMl) {
+    const auto taken = by_source_.find(address);
+    if (taken != by_source_.end() && (taken->second.job != &job || taken->second.rank != rank)) {
+      return address.describe() + " is another worker already; SwitchML's packets do not say whose they are";
+    }
+    if (const auto& before = job.places()[static_cast<std::size_t>(rank)]) by_source_.erase(*before);
+    by_source_[address] = {&job, rank};
+  }
+  job.place(rank, address);
+  return {};
+}
+
+const AdmittedJob* AggregationSwitch::find(std::uint64_t session) const {
+  const auto found = jobs_.find(session);
+  return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+bool AggregationSwitch::end(std::uint64_t session) {
+  const auto found = jobs_.find(session);
+  if (found == jobs_.end()) return false;
+  AdmittedJob* job = found->second.get();
+  by_number_.erase(job->admission().job);
+  std::erase_if(by_source_, [&](const auto& entry) { return entry.second.job == job; });
+  slots_assigned_ -= job->pool.slots();
+  jobs_.erase(found);
+  ++ended_;
+  return true;
+}
+
+std::vector<std::uint64_t> AggregationSwitch::idle_sessions(Duration longest, Time now) const {
+  std::vector<std::uint64_t> sessions;
+  for (const auto& [session, job] : jobs_) {
+    if (job->idle(now) > longest) sessions.push_back(session);
+  }
+  return sessions;
+}
+
+Snapshot AggregationSwitch::snapshot(Time now) const {
+  Snapshot snapshot{epoch_, limits_.slots, slots_assigned_, admitted_, refused_, ended_, strays_, {}};
+  for (const auto& [session, job] : jobs_) snapshot.jobs.push_back(job->status(now));
+  return snapshot;
+}
+
+}  // namespace weft::aggregation
