@@ -37,10 +37,9 @@ class AdmissionByKey : public ::testing::Test {
     return {false, nonce, prove(secret, nonce, claim)};
   }
   Counters counters;
-  Admission admission{JobKeys::parse("jobs:\n  a: {key: " + kDigits + ", slots: 7}\n  b: {key: '" + kDigits +
-                                         "ff'}\n",
-                                     "k"),
-                      false, counters};
+  Admission admission{
+      JobKeys::parse("jobs:\n  a: {key: " + kDigits + ", slots: 7}\n  b: {key: '" + kDigits + "ff'}\n", "k"), false,
+      counters};
   std::string secret = bytes_of(kDigits);
   Claim claim{"UdpSession", "a", "mode=classic", "message"};
 };
@@ -98,9 +97,9 @@ TEST_F(AdmissionByKey, AWrongKeyUsesTheNonceUp) {
 }
 
 TEST_F(AdmissionByKey, AProofIsForOneRequestOfOneJob) {
-  for (const Claim& other : {Claim{"Leave", "a", "mode=classic", "message"}, Claim{"UdpSession", "b", "mode=classic", "message"},
-                             Claim{"UdpSession", "a", "mode=extended", "message"},
-                             Claim{"UdpSession", "a", "mode=classic", "massage"}}) {
+  for (const Claim& other :
+       {Claim{"Leave", "a", "mode=classic", "message"}, Claim{"UdpSession", "b", "mode=classic", "message"},
+        Claim{"UdpSession", "a", "mode=extended", "message"}, Claim{"UdpSession", "a", "mode=classic", "massage"}}) {
     const std::string nonce = admission.decide({}, claim, kNow).nonce;
     EXPECT_EQ(admission.decide(proving(nonce, claim, secret), other, kNow).kind, Kind::kRefuse);
   }

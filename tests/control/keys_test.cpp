@@ -24,10 +24,11 @@ auto refusal(const std::string& text, const auto& matcher) {
 }
 
 TEST(JobKeys, ReadsJobs) {
-  const JobKeys keys = parse("jobs:\n  resnet: {key: " + kKey + ", slots: 512, workers: 8}\n  bert-2:\n    key: '" + kKey +
-                             kKey + "'\n");
+  const JobKeys keys = parse("jobs:\n  resnet: {key: " + kKey + ", slots: 512, workers: 8}\n  bert-2:\n    key: '" +
+                             kKey + kKey + "'\n");
   ASSERT_NE(keys.find("resnet"), nullptr);
-  EXPECT_EQ(keys.find("resnet")->secret, std::string("\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff", 16));
+  EXPECT_EQ(keys.find("resnet")->secret,
+            std::string("\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff", 16));
   EXPECT_EQ(keys.find("resnet")->slots, 512);
   EXPECT_EQ(keys.find("resnet")->workers, 8);
   EXPECT_EQ(keys.at("bert-2").secret.size(), 32U);
@@ -36,7 +37,8 @@ TEST(JobKeys, ReadsJobs) {
 }
 
 TEST(JobKeys, WhatIsWrongIsNamedButNeverTheKey) {
-  refusal("jobs:\n  a: {key: 0011}\n", AllOf(HasSubstr("keys.yaml:2"), HasSubstr("openssl rand"), Not(HasSubstr("0011"))));
+  refusal("jobs:\n  a: {key: 0011}\n",
+          AllOf(HasSubstr("keys.yaml:2"), HasSubstr("openssl rand"), Not(HasSubstr("0011"))));
   refusal("jobs:\n  a: {key: " + kKey + "x}\n", AllOf(HasSubstr("hexadecimal"), Not(HasSubstr(kKey))));
   refusal("jobs:\n  a: {slots: 5}\n", HasSubstr("lacks its key"));
   refusal("jobs:\n  a: {kee: " + kKey + "}\n", AllOf(HasSubstr("'kee'"), HasSubstr("did you mean 'key'")));

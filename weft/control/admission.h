@@ -20,8 +20,8 @@ struct Caller {
 struct Decision {
   enum class Kind { kAdmit, kChallenge, kRefuse };
   Kind kind = Kind::kRefuse;
-  std::string nonce;       // of a challenge: to prove the key over
-  std::string reason;      // of a challenge or refusal
+  std::string nonce;            // of a challenge: to prove the key over
+  std::string reason;           // of a challenge or refusal
   const JobKey* key = nullptr;  // of an admission by key
 };
 

@@ -1,7 +1,7 @@
 // A worker's side of the control plane, free of gRPC's types: what libweft_control.so offers to who loads it.
 //
-// torch carries protobuf inside, and its symbols would meet gRPC's protobuf in one process. The client therefore lives in
-// a library of its own that is opened with its own scope and shows one function.
+// torch carries protobuf inside, and its symbols would meet gRPC's protobuf in one process. The client therefore lives
+// in a library of its own that is opened with its own scope and shows one function.
 #pragma once
 
 #include <chrono>
@@ -68,5 +68,6 @@ class Client {
 
 }  // namespace weft::control
 
-// Does not connect yet. Throws KeysError (a std::runtime_error) for a keys file that cannot be used. The caller deletes.
+// Does not connect yet. Throws KeysError (a std::runtime_error) for a keys file that cannot be used. The caller
+// deletes.
 extern "C" weft::control::Client* weft_control_client(const weft::control::ClientOptions& options);

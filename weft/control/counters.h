@@ -1,8 +1,8 @@
 // What the control plane counts: who was admitted, and who was refused for what.
 #pragma once
 
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -27,8 +27,8 @@ enum class Event {
 // As metrics spell it.
 [[nodiscard]] constexpr std::string_view name_of(Event event) {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Event::kCount)> kNames{
-      "admitted",    "challenged",   "wrong_key",       "replayed",    "no_key",      "not_open",
-      "bad_request", "no_room",      "slow_connection", "connections", "http_served", "http_dropped"};
+      "admitted",    "challenged", "wrong_key",       "replayed",    "no_key",      "not_open",
+      "bad_request", "no_room",    "slow_connection", "connections", "http_served", "http_dropped"};
   return kNames[static_cast<std::size_t>(event)];
 }
 

@@ -88,9 +88,8 @@ void FrontDoor::forget_gone(int fd) {
 }
 
 bool FrontDoor::is_full(std::uint32_t host) const {
-  const auto of_host = std::count_if(connections_.begin(), connections_.end(), [&](const auto& entry) {
-    return entry.second.visitor->remote.ipv4 == host;
-  });
+  const auto of_host = std::count_if(connections_.begin(), connections_.end(),
+                                     [&](const auto& entry) { return entry.second.visitor->remote.ipv4 == host; });
   return connections_.size() >= limits_.connections ||
          static_cast<std::size_t>(of_host) >= limits_.connections_per_host;
 }

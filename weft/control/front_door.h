@@ -1,7 +1,7 @@
 // Accepts the control plane's connections and shows out those that hold one without asking for anything.
 //
-// gRPC by itself keeps a connection whose client sends nothing, or a byte now and then: enough of those would use up the
-// switch's descriptors. Here every connection must make a request soon after it came, and again from time to time.
+// gRPC by itself keeps a connection whose client sends nothing, or a byte now and then: enough of those would use up
+// the switch's descriptors. Here every connection must make a request soon after it came, and again from time to time.
 #pragma once
 
 #include <chrono>

@@ -25,7 +25,8 @@ class Reader {
   [[nodiscard]] std::map<std::string, JobKey> jobs(const YAML::Node& root) const {
     if (!root.IsMap()) refuse(root, "expected 'jobs:' with a job a line");
     for (const auto& entry : root) {
-      if (entry.first.Scalar() != "jobs") refuse(entry.first, "'" + entry.first.Scalar() + "' is unknown; allowed is jobs");
+      if (entry.first.Scalar() != "jobs")
+        refuse(entry.first, "'" + entry.first.Scalar() + "' is unknown; allowed is jobs");
     }
     const YAML::Node list = root["jobs"];
     if (!list || !list.IsMap()) refuse(root, "expected 'jobs:' with a job a line");
@@ -44,8 +45,8 @@ class Reader {
 
   [[nodiscard]] std::string name_of(const YAML::Node& node) const {
     const std::string name = node.Scalar();
-    const bool plain = name.find_first_not_of(
-                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
+    const bool plain = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+                       std::string::npos;
     if (name.empty() || name.size() > kLongestName || !plain) {
       refuse(node, "a job's name has up to 64 letters, digits, dots, dashes and underscores, got '" + name + "'");
     }
@@ -98,7 +99,7 @@ class Reader {
 };
 
 void require_private(const std::string& file) {
-  struct stat status {};
+  struct stat status{};
   if (stat(file.c_str(), &status) != 0) {
     throw KeysError("weft: the keys file '" + file + "' cannot be read: " + std::strerror(errno));
   }

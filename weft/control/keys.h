@@ -15,9 +15,9 @@ class KeysError : public std::runtime_error {
 };
 
 struct JobKey {
-  std::string secret;          // bytes
-  std::int64_t slots = 0;      // at most so many of the switch's slots; 0: the switch decides
-  std::int64_t workers = 0;    // exactly so many workers; 0: any number
+  std::string secret;        // bytes
+  std::int64_t slots = 0;    // at most so many of the switch's slots; 0: the switch decides
+  std::int64_t workers = 0;  // exactly so many workers; 0: any number
 };
 
 // By job name. An empty book admits nobody by key.

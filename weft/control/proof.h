@@ -15,7 +15,7 @@ inline constexpr std::size_t kProofBytes = 32;
 
 // What is proven. All of it enters the HMAC, each part with its length: no two claims have the same bytes.
 struct Claim {
-  std::string method;   // the RPC
+  std::string method;  // the RPC
   std::string job;
   std::string terms;    // what was asked besides the message
   std::string message;  // the serialised request

@@ -62,7 +62,7 @@ std::variant<Admission, Refused> Sessions::join(const SetUp& request) {
                    std::to_string(request.workers) + " and " + std::to_string(request.packet_elements) +
                    ", or for another packet format; give all workers the same configuration"};
   }
-  return place(request, record, std::get<Admission>(jobs_.admission(request.session)));
+  return place(request, record, *jobs_.admission(request.session));
 }
 
 Sessions::Answer Sessions::create(const SetUp& request) {
@@ -109,17 +109,15 @@ void Sessions::clear_old_state(const SetUp& request) {
   if (request.mode != Mode::kSwitchMl || request.rank != 0 || request.address.port != 0) return;
   std::erase_if(records_, [&](const auto& entry) {
     const Record& record = entry.second;
-    const bool replaced = record.mode == Mode::kSwitchMl && record.job == request.job &&
-                          record.hosts.contains(request.address.ipv4);
+    const bool replaced =
+        record.mode == Mode::kSwitchMl && record.job == request.job && record.hosts.contains(request.address.ipv4);
     if (replaced) jobs_.end(entry.first);
     return replaced;
   });
 }
 
 void Sessions::forget_ended() {
-  std::erase_if(records_, [&](const auto& entry) {
-    return std::holds_alternative<std::monostate>(jobs_.admission(entry.first));
-  });
+  std::erase_if(records_, [&](const auto& entry) { return !jobs_.admission(entry.first).has_value(); });
 }
 
 void Sessions::leave(std::uint64_t session, std::uint32_t rank, const std::string& job) {

@@ -22,8 +22,8 @@ struct SetUp {
   aggregation::Address address;  // port 0: not told
   int packet_elements = 0;
   aggregation::Mode mode = aggregation::Mode::kSwitchMl;
-  int slots = 0;                 // wanted; 0: as many as may be
-  const JobKey* key = nullptr;   // null: admitted without
+  int slots = 0;                // wanted; 0: as many as may be
+  const JobKey* key = nullptr;  // null: admitted without
 };
 
 struct Refused {

@@ -43,7 +43,8 @@ Passage Gate::pass(grpc::CallbackServerContext& context, const char* method,
     passage.status = bad_request("the request is larger than any that makes sense");
     return passage;
   }
-  const Caller caller{is_own_address(passage.visitor->remote.ipv4), metadata(context, kNonce), metadata(context, kProof)};
+  const Caller caller{is_own_address(passage.visitor->remote.ipv4), metadata(context, kNonce),
+                      metadata(context, kProof)};
   const Claim claim{method, passage.job, passage.terms, request.SerializeAsString()};
   const Decision decision = admission_.decide(caller, claim, Nonces::Clock::now());
   passage.key = decision.key;

@@ -51,8 +51,10 @@ grpc::Status SessionService::open(grpc::CallbackServerContext& context, const Ud
                                   switchml_proto::UdpSessionResponse& response) {
   const Passage passage = gate_.pass(context, "UdpSession", request);
   if (!passage.status.ok()) {
-    spdlog::warn("refused set-up: job '{}' rank {} from {}: {}", passage.job, request.rank(),
-                 passage.visitor ? passage.visitor->remote.describe() : "?", passage.status.error_message());
+    const bool challenged = passage.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
+    spdlog::log(challenged ? spdlog::level::debug : spdlog::level::warn, "refused set-up: job '{}' rank {} from {}: {}",
+                passage.job, request.rank(), passage.visitor ? passage.visitor->remote.describe() : "?",
+                passage.status.error_message());
     return passage.status;
   }
   const auto set_up = set_up_of(request, passage);

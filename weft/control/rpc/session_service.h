@@ -22,7 +22,8 @@ class SessionService final : public switchml_proto::Session::CallbackService {
                                         switchml_proto::RdmaSessionResponse* response) override;
 
  private:
-  [[nodiscard]] grpc::Status open(grpc::CallbackServerContext& context, const switchml_proto::UdpSessionRequest& request,
+  [[nodiscard]] grpc::Status open(grpc::CallbackServerContext& context,
+                                  const switchml_proto::UdpSessionRequest& request,
                                   switchml_proto::UdpSessionResponse& response);
 
   Gate& gate_;
