@@ -66,6 +66,9 @@ void HttpServer::accept_some() {
 bool HttpServer::carry_on(Exchange& exchange) {
   if (Clock::now() > exchange.deadline) {
     counters_.add(Event::kHttpDropped);
+    // With what is unsent: the kernel would keep offering that to a client that does not read.
+    const linger at_once{1, 0};
+    setsockopt(exchange.socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     return false;
   }
   return exchange.response.empty() ? read_some(exchange) : write_some(exchange);
