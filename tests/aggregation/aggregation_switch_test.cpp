@@ -159,7 +159,7 @@ TEST(SwitchMl, OperationsAndTsiMayWrap) {
   Head old = driver.head(spec, 0, 0, turn);
   old.operation = (250 + 600 + 20) & 0xff;  // can only be of 236 operations ago
   EXPECT_TRUE(driver.put(contribution(old, 1), worker_address(0)).empty());
-  EXPECT_EQ(driver.counters().rejected_for(Rejected::kAhead), 1U);
+  EXPECT_EQ(driver.counters().rejected_for(Rejected::kWrongOperation), 1U);
 }
 
 TEST(SwitchMl, AnyPortOfAWorkersHostAndTheResultGoesToTheLastOnesPort) {

@@ -65,6 +65,7 @@ std::optional<Turn> AdmittedJob::turn_of(const Head& head) const {
   const auto number = static_cast<std::uint8_t>(head.operation);
   const std::int64_t operation = newest_operation_ ? unwrap<std::int8_t>(*newest_operation_, number) : 256 + number;
   if (newest_operation_ && operation > *newest_operation_ + kOperationsAhead) return std::nullopt;
+  if (spec_.first_operation && operation < 256 + *spec_.first_operation) return std::nullopt;  // of an earlier job
   // Within an operation the 32 bits may come round, too.
   const Turn& last = pool.newest(head.slot);
   if (last.operation != operation) return Turn{operation, (std::uint64_t{1} << 32) + head.sequence};

@@ -27,7 +27,7 @@ class AdmittedJob {
   // All workers, for a sum whose last packet came from that port.
   [[nodiscard]] std::span<const Address> receivers(std::uint16_t port);
 
-  // Of a packet of this job; nothing for an operation that cannot have begun.
+  // Of a packet of this job; nothing for an operation that is not under way.
   [[nodiscard]] std::optional<Turn> turn_of(const Head& head) const;
   void note_completed(const Turn& turn);
   void note_accepted(Time now) { last_packet_ = now; }

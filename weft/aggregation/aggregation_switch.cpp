@@ -61,7 +61,7 @@ void AggregationSwitch::handle(std::span<const std::byte> bytes, const Address& 
 void AggregationSwitch::aggregate(AdmittedJob& job, int rank, const Packet& packet, const Address& from, Outbox& out) {
   const Head& head = packet.head;
   const std::optional<Turn> turn = job.turn_of(head);
-  if (!turn) return job.counters.reject(Rejected::kAhead);
+  if (!turn) return job.counters.reject(Rejected::kWrongOperation);
   // SwitchML's operation number is part of the turn already.
   const std::uint32_t tag = head.mode == Mode::kSwitchMl ? 0 : head.operation;
   switch (job.pool.add(packet, *turn, rank, tag)) {

@@ -14,14 +14,14 @@ namespace weft::aggregation {
 
 // Why a packet was dropped. Those above kLate belong to no job, or are not believed to.
 enum class Rejected : std::uint8_t {
-  kMalformed,      // truncated, oversized, or not of any known format
-  kUnknownJob,     // no such job here: ended, or admitted by an earlier life of the switch
-  kUnknownSource,  // from an address that is not the worker's
-  kForged,         // the tag is wrong
-  kLate,           // of a sum that everybody has had
-  kBadSlot,        // beyond the job's quota
-  kBadShape,       // not as many elements as the others sent for this sum, or of another operation
-  kAhead,          // an operation that cannot have begun yet
+  kMalformed,       // truncated, oversized, or not of any known format
+  kUnknownJob,      // no such job here: ended, or admitted by an earlier life of the switch
+  kUnknownSource,   // from an address that is not the worker's
+  kForged,          // the tag is wrong
+  kLate,            // of a sum that everybody has had
+  kBadSlot,         // beyond the job's quota
+  kBadShape,        // not as many elements as the others sent for this sum, or of another operation
+  kWrongOperation,  // of an operation that is not under way: so old that its number has come round
 };
 inline constexpr std::size_t kRejectedCauses = 8;
 [[nodiscard]] const char* describe(Rejected cause);  // "malformed", "unknown_job", …: a metric's label

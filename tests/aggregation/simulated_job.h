@@ -1,0 +1,216 @@
+// Workers and a switch on a simulated network, driven in virtual time through any number of operations and mishaps.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/aggregation/simulated_network.h"
+#include "tests/aggregation/switch_driver.h"
+#include "weft/aggregation/jobs.h"
+#include "weft/aggregation/worker.h"
+
+namespace weft::aggregation {
+
+inline constexpr Address kSwitchAddress{0x0a0a0a0a, 48864};
+
+struct SimulationOptions {
+  Mode mode = Mode::kExtended;
+  int workers = 2;
+  int packet_elements = 64;
+  int window = 8;
+  Faults faults{};
+  std::uint64_t seed = 1;
+  std::uint8_t first_operation = 0;
+  Duration suspect_after = std::chrono::milliseconds(500);
+  Duration longest = std::chrono::seconds(600);  // virtual; more is a livelock
+};
+
+class SimulatedJob {
+ public:
+  using MakeOperation = std::function<std::unique_ptr<Operation>(int rank, std::size_t number, const Layout& layout)>;
+
+  explicit SimulatedJob(const SimulationOptions& options)
+      : options_(options), network_(options.faults, options.seed), random_(options.seed + 1) {
+    start_switch();
+    for (int rank = 0; rank < options.workers; ++rank) seats_.push_back({make_worker(rank), nullptr, 0, {}, {}, {}});
+  }
+
+  // At virtual time `at` the switch loses everything and starts again.
+  void restart_switch_at(Time at) { switch_restarts_.push_back(at); }
+  // At virtual time `at` that worker's process dies and starts again, which ends the job: everybody joins a new one and
+  // calls the operation again that not all had finished.
+  void restart_worker_at(Time at, int rank) { worker_restarts_.emplace_back(at, rank); }
+  // Before it begins operation n a worker takes its time.
+  void think_up_to(Duration longest) { thinking_ = longest; }
+
+  // Every worker runs `operations` operations in order; throws std::runtime_error for a livelock.
+  void run(std::size_t operations, const MakeOperation& make) {
+    operations_ = operations;
+    make_ = make;
+    while (!finished()) {
+      if (now_ > options_.longest) throw std::runtime_error("no end after " + std::to_string(now_.count()) + " ns");
+      step();
+    }
+  }
+
+  [[nodiscard]] Time now() const { return now_; }
+  [[nodiscard]] Snapshot snapshot() const { return jobs_->snapshot(now_); }
+  [[nodiscard]] const Worker& worker(int rank) const { return *seats_[static_cast<std::size_t>(rank)].worker; }
+  [[nodiscard]] std::uint64_t retransmissions() const {
+    std::uint64_t sum = 0;
+    for (const Seat& seat : seats_) sum += seat.worker->counts().retransmissions;
+    return sum;
+  }
+  Bytes last_contribution;  // for tests that inject
+
+ private:
+  struct Seat {
+    std::unique_ptr<Worker> worker;
+    std::unique_ptr<Operation> operation;
+    std::size_t completed = 0;
+    Time begins{};          // not before
+    Time asked{};           // last time that it asked whether the job stands
+    Admission admission{};  // that it knows of
+  };
+
+  void start_switch() {
+    SwitchLimits limits;
+    operations_known_ = epoch_ == 0;
+    jobs_ = std::make_unique<Jobs>(limits, ++epoch_);
+    admit();
+  }
+  void admit() {
+    JobSpec spec{.name = "simulated",
+                 .session = ++session_,
+                 .mode = options_.mode,
+                 .workers = options_.workers,
+                 .packet_elements = options_.packet_elements,
+                 .slots = options_.window,
+                 .key = kTestKey};
+    for (int rank = 0; rank < options_.workers; ++rank) spec.addresses.push_back(worker_address(rank));
+    // After a restart the operations go on where they were.
+    if (operations_known_) spec.first_operation = options_.first_operation;
+    admission_ = std::get<Admission>(jobs_->admit(spec, now_));
+    if (epoch_ == 1) first_admission_ = admission_;
+  }
+  std::unique_ptr<Worker> make_worker(int rank) {
+    WorkerIdentity identity;
+    identity.layout = {options_.mode, options_.packet_elements, options_.workers, options_.window};
+    identity.rank = rank;
+    identity.key = kTestKey;
+    identity.switch_address = kSwitchAddress;
+    Admission admission = admission_;
+    admission.first_operation = options_.first_operation;
+    return std::make_unique<Worker>(identity, admission);
+  }
+
+  [[nodiscard]] bool finished() const {
+    for (const Seat& seat : seats_) {
+      if (seat.completed < operations_) return false;
+    }
+    return true;
+  }
+
+  // Moves to the next moment at which anything happens.
+  void step() {
+    Time next = Time::max();
+    if (!network_.empty()) next = network_.next();
+    for (const Seat& seat : seats_) next = std::min(next, next_moment(seat));
+    for (const Time at : switch_restarts_) next = std::min(next, at);
+    for (const auto& [at, rank] : worker_restarts_) next = std::min(next, at);
+    if (next == Time::max()) throw std::runtime_error("everybody waits and nothing is under way");
+    now_ = std::max(now_, next);
+    mishaps();
+    while (!network_.empty() && network_.next() <= now_) deliver(network_.take());
+    for (std::size_t rank = 0; rank < seats_.size(); ++rank) attend(static_cast<int>(rank));
+  }
+  [[nodiscard]] Time next_moment(const Seat& seat) const {
+    if (seat.operation == nullptr && seat.completed < operations_) return std::max(seat.begins, now_);
+    if (seat.operation != nullptr && seat.worker->done()) return now_;
+    return seat.operation != nullptr || seat.worker->replaying() ? seat.worker->next_due() : Time::max();
+  }
+
+  void mishaps() {
+    if (std::erase_if(switch_restarts_, [&](Time at) { return at <= now_; }) > 0) start_switch();
+    if (std::erase_if(worker_restarts_, [&](const auto& entry) { return entry.first <= now_; }) > 0) start_job_anew();
+  }
+
+  // What an elastic launcher does: all begin again with the first operation that anybody lacks.
+  void start_job_anew() {
+    std::size_t completed = operations_;
+    for (const Seat& seat : seats_) completed = std::min(completed, seat.completed);
+    jobs_->end(session_);
+    // Packets of the old job may still be under way, and SwitchML's do not say which job they are of.
+    options_.first_operation = static_cast<std::uint8_t>(options_.first_operation + 100);
+    operations_known_ = true;
+    admit();
+    for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
+      seats_[rank] = {make_worker(static_cast<int>(rank)), nullptr, completed, now_, {}, admission_};
+    }
+  }
+
+  void deliver(const Delivery& delivery) {
+    Outbox out;
+    if (delivery.to == kSwitchAddress) {
+      last_contribution = delivery.bytes;
+      jobs_->handle(delivery.bytes, delivery.from, now_, out);
+      network_.send(out, kSwitchAddress, now_);
+      return;
+    }
+    const auto rank = static_cast<int>(delivery.to.ipv4 - worker_address(0).ipv4);
+    seats_[static_cast<std::size_t>(rank)].worker->handle(delivery.bytes, now_, out);
+    network_.send(out, worker_address(rank), now_);
+  }
+
+  void attend(int rank) {
+    Seat& seat = seats_[static_cast<std::size_t>(rank)];
+    Outbox out;
+    if (seat.operation != nullptr && seat.worker->done()) {
+      seat.operation.reset();
+      ++seat.completed;
+      seat.begins =
+          thinking_.count() > 0 ? now_ + Duration(random_() % static_cast<std::uint64_t>(thinking_.count())) : now_;
+    }
+    if (seat.operation == nullptr && seat.completed < operations_ && seat.begins <= now_) {
+      seat.operation =
+          make_(rank, seat.completed, {options_.mode, options_.packet_elements, options_.workers, options_.window});
+      seat.worker->begin(*seat.operation, now_, out);
+    }
+    look_after_job(seat, out);
+    seat.worker->on_time(now_, out);
+    network_.send(out, worker_address(rank), now_);
+  }
+
+  // As WorkerSession does it with the control plane's help; idle workers ask, too.
+  void look_after_job(Seat& seat, Outbox& out) {
+    const bool stuck = now_ - std::max(seat.worker->last_progress(), seat.asked) > options_.suspect_after;
+    if (!seat.worker->job_in_doubt() && !stuck && seat.operation != nullptr) return;
+    seat.asked = now_;
+    seat.worker->trust_job();
+    if (seat.admission.epoch == 0) seat.admission = first_admission_;
+    if (seat.admission == admission_) return;
+    seat.admission = admission_;
+    seat.worker->rejoin(admission_, now_, out);
+  }
+
+  SimulationOptions options_;
+  SimulatedNetwork network_;
+  std::mt19937_64 random_;
+  std::unique_ptr<Jobs> jobs_;
+  std::uint64_t epoch_ = 0;
+  bool operations_known_ = true;  // the number of the job's first one, to the switch
+  std::uint64_t session_ = 0;
+  Admission admission_;
+  Admission first_admission_;
+  std::vector<Seat> seats_;
+  std::size_t operations_ = 0;
+  MakeOperation make_;
+  Time now_{0};
+  Duration thinking_{0};
+  std::vector<Time> switch_restarts_;
+  std::vector<std::pair<Time, int>> worker_restarts_;
+};
+
+}  // namespace weft::aggregation

@@ -1,0 +1,75 @@
+// A network in memory and in virtual time: seeded loss, duplication, delay and with it reordering.
+#pragma once
+
+#include <map>
+#include <queue>
+#include <random>
+#include <vector>
+
+#include "tests/aggregation/bytes.h"
+#include "weft/aggregation/outbox.h"
+#include "weft/aggregation/time.h"
+
+namespace weft::aggregation {
+
+struct Faults {
+  double loss = 0;
+  double duplication = 0;
+  double late = 0;  // of duplicates: this share comes very late
+  Duration delay = std::chrono::microseconds(50);
+  Duration jitter{0};  // up to so much more: packets overtake each other
+  Duration lateness = std::chrono::milliseconds(30);
+};
+
+struct Delivery {
+  Time at{};
+  std::uint64_t number = 0;  // of two at the same moment the one sent first
+  Address from;
+  Address to;
+  Bytes bytes;
+
+  friend bool operator>(const Delivery& a, const Delivery& b) {
+    return std::pair(a.at, a.number) > std::pair(b.at, b.number);
+  }
+};
+
+class SimulatedNetwork {
+ public:
+  SimulatedNetwork(const Faults& faults, std::uint64_t seed) : faults_(faults), random_(seed) {}
+
+  // Takes all that the box holds.
+  void send(Outbox& out, const Address& from, Time now) {
+    out.for_each_run(1, 1 << 20, [&](std::span<const Address> to, std::span<const std::byte> bytes, std::size_t) {
+      for (const Address& receiver : to) send_one({bytes.begin(), bytes.end()}, from, receiver, now);
+    });
+    out.clear();
+  }
+  [[nodiscard]] bool empty() const { return under_way_.empty(); }
+  [[nodiscard]] Time next() const { return under_way_.top().at; }
+  [[nodiscard]] Delivery take() {
+    Delivery delivery = under_way_.top();
+    under_way_.pop();
+    return delivery;
+  }
+
+ private:
+  bool happens(double probability) { return std::bernoulli_distribution(probability)(random_); }
+
+  void send_one(const Bytes& bytes, const Address& from, const Address& to, Time now) {
+    if (!happens(faults_.loss)) deliver(bytes, from, to, now);
+    while (happens(faults_.duplication)) {
+      deliver(bytes, from, to, happens(faults_.late) ? now + faults_.lateness : now);
+    }
+  }
+  void deliver(const Bytes& bytes, const Address& from, const Address& to, Time now) {
+    const auto jitter = faults_.jitter.count() > 0 ? random_() % static_cast<std::uint64_t>(faults_.jitter.count()) : 0;
+    under_way_.push({now + faults_.delay + Duration(jitter), ++number_, from, to, bytes});
+  }
+
+  Faults faults_;
+  std::mt19937_64 random_;
+  std::uint64_t number_ = 0;
+  std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> under_way_;
+};
+
+}  // namespace weft::aggregation

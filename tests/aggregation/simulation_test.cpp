@@ -1,0 +1,199 @@
+// Sums under loss, duplication, reordering, delay and restarts, against sums computed on the spot; no element may be
+// wrong and no run may go on forever. WEFT_AGGREGATION_ELEMENTS sets how many elements the random runs sum together.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/aggregation/simulated_job.h"
+#include "weft/partition/scramble.h"
+
+namespace weft::aggregation {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// What a worker contributes, from its place in the run alone: any worker can compute any sum.
+std::int32_t input(std::uint64_t seed, int rank, std::size_t operation, std::size_t i) {
+  return static_cast<std::int32_t>(
+      partition::scramble(seed * 1'000'003 + operation * 7919 + i * 64 + static_cast<std::size_t>(rank)));
+}
+float float_input(std::uint64_t seed, int rank, std::size_t operation, std::size_t i) {
+  const std::int32_t bits = input(seed, rank, operation, i);
+  return std::ldexp(static_cast<float>(bits % 4096), bits >> 29);
+}
+
+// Runs integer sums of the given lengths and counts wrong elements on every worker.
+std::size_t wrong_integers(SimulatedJob& job, const SimulationOptions& options,
+                           const std::vector<std::size_t>& lengths) {
+  std::vector<std::vector<std::vector<std::int32_t>>> results(lengths.size());
+  for (auto& result : results) result.resize(static_cast<std::size_t>(options.workers));
+  job.run(lengths.size(), [&](int rank, std::size_t number, const Layout& layout) {
+    auto& data = results[number][static_cast<std::size_t>(rank)];
+    data.resize(lengths[number]);
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = input(options.seed, rank, number, i);
+    return make_sum(layout, std::span<const std::int32_t>(data), std::span(data));
+  });
+  std::size_t wrong = 0;
+  for (std::size_t number = 0; number < lengths.size(); ++number) {
+    for (std::size_t i = 0; i < lengths[number]; ++i) {
+      std::uint32_t expected = 0;
+      for (int rank = 0; rank < options.workers; ++rank)
+        expected += static_cast<std::uint32_t>(input(options.seed, rank, number, i));
+      for (const auto& result : results[number]) wrong += result[i] != static_cast<std::int32_t>(expected) ? 1U : 0U;
+    }
+  }
+  return wrong;
+}
+
+// The same with floats: within the bound, and every worker has the same bits.
+std::size_t wrong_floats(SimulatedJob& job, const SimulationOptions& options, const std::vector<std::size_t>& lengths) {
+  std::vector<std::vector<std::vector<float>>> results(lengths.size());
+  for (auto& result : results) result.resize(static_cast<std::size_t>(options.workers));
+  job.run(lengths.size(), [&](int rank, std::size_t number, const Layout& layout) {
+    auto& data = results[number][static_cast<std::size_t>(rank)];
+    data.resize(lengths[number]);
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = float_input(options.seed, rank, number, i);
+    return make_sum(layout, std::span<const float>(data), std::span(data));
+  });
+  std::size_t wrong = 0;
+  for (std::size_t number = 0; number < lengths.size(); ++number) {
+    for (std::size_t i = 0; i < lengths[number]; ++i) {
+      double expected = 0;
+      for (int rank = 0; rank < options.workers; ++rank) expected += float_input(options.seed, rank, number, i);
+      // Inputs are below 2^15: a quantum is at most 2^(15 + 6 - 31) for up to 33 workers.
+      const double bound = options.workers / 2.0 * 0x1p-10 + std::abs(expected) * 0x1p-24;
+      const float first = results[number][0][i];
+      if (std::abs(first - expected) > bound) ++wrong;
+      for (const auto& result : results[number]) wrong += result[i] != first ? 1U : 0U;
+    }
+  }
+  return wrong;
+}
+
+SimulationOptions random_options(std::mt19937_64& random, Mode mode) {
+  SimulationOptions options;
+  options.mode = mode;
+  options.workers = 2 + static_cast<int>(random() % (mode == Mode::kSwitchMl ? 31 : 32));
+  options.packet_elements = random() % 2 == 0 ? 64 : 256;
+  options.window = 1 + static_cast<int>(random() % 32);
+  options.faults.loss = static_cast<double>(random() % 21) / 100;
+  options.faults.duplication = static_cast<double>(random() % 20) / 100;
+  options.faults.late = 0.3;
+  options.faults.jitter = microseconds(1 + random() % 2000);
+  options.seed = random();
+  options.first_operation = static_cast<std::uint8_t>(random());
+  return options;
+}
+
+std::int64_t elements_wanted() {
+  const char* text = std::getenv("WEFT_AGGREGATION_ELEMENTS");
+  return text != nullptr ? std::atoll(text) : 2'000'000;
+}
+
+class Simulation : public testing::TestWithParam<Mode> {};
+INSTANTIATE_TEST_SUITE_P(Modes, Simulation, testing::Values(Mode::kSwitchMl, Mode::kExtended),
+                         [](const auto& info) { return info.param == Mode::kSwitchMl ? "SwitchMl" : "Extended"; });
+
+TEST_P(Simulation, RandomRunsHaveNoWrongElement) {
+  std::mt19937_64 random(GetParam() == Mode::kSwitchMl ? 11 : 12);
+  std::int64_t summed = 0;
+  for (int run = 0; summed < elements_wanted() / 2; ++run) {
+    const SimulationOptions options = random_options(random, GetParam());
+    SimulatedJob job(options);
+    if (run % 3 == 1) job.restart_switch_at(milliseconds(1 + random() % 40));
+    if (run % 5 == 2)
+      job.restart_worker_at(milliseconds(1 + random() % 40), static_cast<int>(random() % options.workers));
+    if (run % 4 == 3) job.think_up_to(milliseconds(30));
+    std::vector<std::size_t> lengths;
+    for (std::size_t i = 1 + random() % 6; i > 0; --i) lengths.push_back(random() % 20'000);
+    ASSERT_EQ(run % 2 == 0 ? wrong_integers(job, options, lengths) : wrong_floats(job, options, lengths), 0U)
+        << "run " << run << ", " << options.workers << " workers";
+    for (const std::size_t length : lengths) summed += static_cast<std::int64_t>(length) * options.workers;
+  }
+  RecordProperty("elements", std::to_string(summed));
+}
+
+TEST_P(Simulation, WithoutFaultsNothingIsSentTwice) {
+  for (const int workers : {1, 2, 3, 32}) {
+    SimulationOptions options;
+    options.mode = GetParam();
+    options.workers = workers;
+    SimulatedJob job(options);
+    EXPECT_EQ(wrong_integers(job, options, {1000, 0, 1, 64, 65, 5000}), 0U);
+    EXPECT_EQ(job.retransmissions(), 0U);
+    EXPECT_EQ(job.snapshot().jobs[0].counters.duplicates, 0U);
+    // Each packet's worth once per worker, no more
+    EXPECT_EQ(job.snapshot().jobs[0].counters.packets_in,
+              static_cast<std::uint64_t>(workers) * (16 + 0 + 1 + 1 + 2 + 79));
+  }
+}
+
+TEST_P(Simulation, EmptyVectorsNeedNoPackets) {
+  SimulationOptions options;
+  options.mode = GetParam();
+  SimulatedJob job(options);
+  EXPECT_EQ(wrong_floats(job, options, {0, 0}), 0U);
+  EXPECT_EQ(job.snapshot().jobs[0].counters.packets_in, 0U);
+}
+
+TEST_P(Simulation, OperationNumbersWrap) {
+  SimulationOptions options;
+  options.mode = GetParam();
+  options.workers = 3;
+  options.faults = {0.05, 0.05, 0.5, microseconds(50), microseconds(100), milliseconds(2)};
+  options.first_operation = 200;
+  SimulatedJob job(options);
+  // Long ones use all slots, short ones the first only: slots rest for more operations than 8 bits count.
+  std::vector<std::size_t> lengths(700, 10);
+  lengths[0] = lengths[300] = lengths[620] = 3000;
+  EXPECT_EQ(wrong_integers(job, options, lengths), 0U);
+}
+
+TEST_P(Simulation, ManySwitchRestarts) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SimulationOptions options;
+    options.mode = GetParam();
+    options.workers = 2 + static_cast<int>(seed % 4);
+    options.seed = seed;
+    options.faults.loss = 0.03;
+    options.faults.jitter = microseconds(200);
+    options.suspect_after = milliseconds(60);
+    SimulatedJob job(options);
+    for (int i = 1; i < 8; ++i) job.restart_switch_at(milliseconds(7 * i + static_cast<int>(seed % 7)));
+    ASSERT_EQ(wrong_floats(job, options, {6000, 100, 6000, 6000, 1, 6000, 6000}), 0U) << seed;
+  }
+}
+
+TEST_P(Simulation, TheHeaviestLossEnds) {
+  SimulationOptions options;
+  options.mode = GetParam();
+  options.workers = 4;
+  options.faults = {0.2, 0.2, 0.5, microseconds(50), milliseconds(1), milliseconds(50)};
+  SimulatedJob job(options);
+  EXPECT_EQ(wrong_integers(job, options, {50'000}), 0U);
+  EXPECT_LT(job.now(), std::chrono::seconds(30));
+}
+
+TEST(Simulation33, MoreWorkersThanSwitchMlCarries) {
+  SimulationOptions options;
+  options.workers = 33;
+  options.faults.loss = 0.02;
+  SimulatedJob job(options);
+  EXPECT_EQ(wrong_floats(job, options, {5000, 70}), 0U);
+  SimulatedJob many({.workers = 130});
+  EXPECT_EQ(wrong_integers(many, {.workers = 130}, {1000}), 0U);
+}
+
+// A worker that waits for its peers does not flood the switch.
+TEST(Patience, WaitingCostsFewPackets) {
+  SimulationOptions options;
+  options.window = 256;
+  SimulatedJob job(options);
+  job.think_up_to(std::chrono::seconds(20));
+  EXPECT_EQ(wrong_integers(job, options, {100'000, 100'000, 100'000}), 0U);
+  EXPECT_LT(job.retransmissions(), 6000U);
+}
+
+}  // namespace
+}  // namespace weft::aggregation

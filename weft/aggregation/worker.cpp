@@ -1,0 +1,200 @@
+#include "weft/aggregation/worker.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/partition/scramble.h"
+
+namespace weft::aggregation {
+namespace {
+
+constexpr Time kNever = Time::max();
+
+}  // namespace
+
+Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const RetransmissionOptions& retransmission)
+    : identity_(identity),
+      admission_(admission),
+      options_(retransmission),
+      round_trip_(retransmission),
+      slots_(static_cast<std::size_t>(identity.layout.window)),
+      first_operation_(admission.first_operation),
+      next_due_(kNever) {}
+
+void Worker::begin(Operation& operation, Time now, Outbox& out) {
+  operation_ = &operation;
+  operations_differ_ = false;
+  silent_ = false;
+  last_progress_ = now;
+  ++operations_;
+  // The same call twice in a row must differ, too: a worker may be one call behind.
+  fingerprint_ = operation.fingerprint() ^ static_cast<std::uint32_t>(partition::scramble(operations_));
+  waiting_ = operation.slots();
+  for (int slot = 0; slot < operation.slots(); ++slot) send_next(slot, now, out);
+}
+
+Head Worker::head_of(int slot, std::uint64_t sequence) const {
+  Head head;
+  head.mode = identity_.layout.mode;
+  head.slot = static_cast<std::uint32_t>(slot);
+  head.set = sequence & 1U;
+  head.sequence = sequence;
+  head.job = admission_.job;
+  head.epoch = admission_.epoch;
+  head.rank = static_cast<std::uint16_t>(identity_.rank);
+  head.operation = head.mode == Mode::kExtended ? fingerprint_ : (first_operation_ + operations_ - 1) & 0xffU;
+  return head;
+}
+
+void Worker::send_next(int index, Time now, Outbox& out) {
+  WorkerSlot& slot = slots_[static_cast<std::size_t>(index)];
+  const Head head = head_of(index, slot.turns);
+  ++slot.turns;
+  WorkerSlot::SentPacket& packet = slot.last();
+  packet.head = head;
+  packet.shape = operation_->shape(index);
+  packet.bytes.resize(packet_size(head.mode, packet.shape));
+  operation_->fill(index, write_head(packet.bytes, head, packet.shape));
+  seal(packet.bytes, head.mode, identity_.key);
+  slot.waiting = true;
+  slot.tries = 0;
+  slot.sent_at = now;
+  slot.due = now + round_trip_.timeout(0);
+  next_due_ = std::min(next_due_, slot.due);
+  transmit(packet, out);
+}
+
+void Worker::transmit(const WorkerSlot::SentPacket& packet, Outbox& out) {
+  const std::span<std::byte> bytes = out.add(identity_.switch_address, packet.bytes.size());
+  std::memcpy(bytes.data(), packet.bytes.data(), bytes.size());
+  ++counts_.sent;
+}
+
+bool Worker::is_ours(const Packet& packet, std::span<const std::byte> bytes) const {
+  const Head& head = packet.head;
+  if (head.mode != identity_.layout.mode) return false;
+  if (head.mode == Mode::kSwitchMl || head.kind == Kind::kUnknownJob) return true;
+  return head.job == admission_.job && head.epoch == admission_.epoch && head.kind != Kind::kContribution &&
+         is_authentic(bytes, identity_.key);
+}
+
+void Worker::handle(std::span<const std::byte> bytes, Time now, Outbox& out) {
+  ++counts_.received;
+  const std::optional<Packet> packet = decode(bytes);
+  if (!packet || !is_ours(*packet, bytes)) {
+    ++counts_.rejected;
+    return;
+  }
+  if (packet->head.kind == Kind::kUnknownJob || packet->head.kind == Kind::kOperationsDiffer)
+    return take_notice(*packet);
+  take_result(*packet, now, out);
+}
+
+void Worker::take_notice(const Packet& packet) {
+  if (packet.head.kind == Kind::kOperationsDiffer) {
+    operations_differ_ = true;
+  } else if (packet.head.job == admission_.job) {
+    job_in_doubt_ = true;
+  }
+}
+
+void Worker::take_result(const Packet& packet, Time now, Outbox& out) {
+  const Head& head = packet.head;
+  if (head.slot >= slots_.size() || slots_[head.slot].turns == 0) {
+    ++counts_.rejected;
+    return;
+  }
+  WorkerSlot& slot = slots_[head.slot];
+  const WorkerSlot::SentPacket& expected = slot.last();
+  const bool same_turn =
+      static_cast<std::uint32_t>(head.sequence) == static_cast<std::uint32_t>(expected.head.sequence) &&
+      head.operation == expected.head.operation && head.set == expected.head.set;
+  if (!same_turn || !slot.active() || expected.shape != Shape{packet.exponents.size(), packet.element_count()}) {
+    ++counts_.rejected;  // a second copy of a result, mostly
+    return;
+  }
+  if (silent_) end_silence(now);
+  last_progress_ = now;
+  if (slot.tries == 0) round_trip_.measured(now - slot.sent_at);
+  slot.replaying = false;
+  if (!slot.waiting) return;  // had it before the switch began anew
+  slot.waiting = false;
+  if (operation_->accept(static_cast<int>(head.slot), packet)) {
+    send_next(static_cast<int>(head.slot), now, out);
+  } else {
+    --waiting_;
+  }
+}
+
+// Whoever was away is back: what was lost meanwhile need not wait for the end of its back-off.
+void Worker::end_silence(Time now) {
+  silent_ = false;
+  for (WorkerSlot& slot : slots_) {
+    if (slot.active()) slot.due = std::min(slot.due, now + round_trip_.timeout(0));
+  }
+  next_due_ = std::min(next_due_, now + round_trip_.timeout(0));
+}
+
+void Worker::on_time(Time now, Outbox& out) {
+  if (now < next_due_) return;
+  // Nothing came back since last time: the switch or a peer is away, and to send it everything would help nobody.
+  int allowed = silent_ ? options_.probes : static_cast<int>(slots_.size());
+  bool any = false;
+  next_due_ = kNever;
+  for (WorkerSlot& slot : slots_) {
+    if (!slot.active()) continue;
+    if (slot.due <= now) {
+      ++slot.tries;
+      slot.due = now + round_trip_.timeout(slot.tries);
+      if (allowed-- > 0) send_again(slot, now, out);
+      any = true;
+    }
+    next_due_ = std::min(next_due_, slot.due);
+  }
+  silent_ = silent_ || any;
+}
+
+void Worker::send_again(WorkerSlot& slot, Time now, Outbox& out) {
+  slot.sent_at = now;
+  const bool needs_both = slot.replaying && slot.waiting && slot.turns > 1;
+  if (needs_both) transmit(slot.before_last(), out);
+  transmit(slot.last(), out);
+  counts_.retransmissions += needs_both ? 2 : 1;
+}
+
+bool Worker::replaying() const {
+  return std::ranges::any_of(slots_, [](const WorkerSlot& slot) { return slot.replaying; });
+}
+
+void Worker::readdress(WorkerSlot::SentPacket& packet) {
+  packet.head.job = admission_.job;
+  packet.head.epoch = admission_.epoch;
+  (void)write_head(packet.bytes, packet.head, packet.shape);
+  seal(packet.bytes, packet.head.mode, identity_.key);
+}
+
+void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
+  admission_ = admission;
+  job_in_doubt_ = false;
+  last_progress_ = now;
+  next_due_ = kNever;
+  for (WorkerSlot& slot : slots_) {
+    if (slot.turns == 0) continue;
+    readdress(slot.last());
+    if (slot.turns > 1) readdress(slot.before_last());
+    slot.replaying = true;
+    slot.tries = 1;  // what is measured now is not a round trip
+    slot.due = now + round_trip_.timeout(1);
+    next_due_ = std::min(next_due_, slot.due);
+    send_again(slot, now, out);
+  }
+}
+
+void Worker::abandon() {
+  for (WorkerSlot& slot : slots_) slot.waiting = slot.replaying = false;
+  operation_ = nullptr;
+  waiting_ = 0;
+  next_due_ = kNever;
+}
+
+}  // namespace weft::aggregation
