@@ -88,8 +88,8 @@ TEST(Config, WrongKeyNamesFileLineAndTheNearest) {
 }
 
 TEST(Config, WrongValueSaysWhatIsAllowed) {
-  EXPECT_THAT([] { parse("[general]\npacket_numel = 128\n"); },
-              refuses(AllOf(HasSubstr("file.cfg:2"), HasSubstr("64 or 256"), HasSubstr("'128'"))));
+  EXPECT_THAT([] { parse("[general]\npacket_numel = 100\n"); },
+              refuses(AllOf(HasSubstr("file.cfg:2"), HasSubstr("64 or 256"), HasSubstr("'100'"))));
   EXPECT_THAT([] { parse("[general]\nbackend = infiniband\n"); }, refuses(HasSubstr("dummy | dpdk | udp")));
   EXPECT_THAT([] { parse("[general]\nbackend = rdma\n"); }, refuses(HasSubstr("RDMA transport")));
   EXPECT_THAT([] { parse("[general]\nnum_workers = 0\n"); }, refuses(HasSubstr("from 1 to 65535")));
@@ -98,6 +98,13 @@ TEST(Config, WrongValueSaysWhatIsAllowed) {
   EXPECT_THAT([] { parse("[general]\ntimeout = nan\n"); }, refuses(HasSubstr("above 0")));
   EXPECT_THAT([] { parse("[general]\ntimeout = -1\n"); }, refuses(HasSubstr("above 0")));
   EXPECT_THAT([] { parse("[general]\ninstant_job_completion = maybe\n"); }, refuses(HasSubstr("true or false")));
+}
+
+TEST(Config, ClassicPacketsHaveSwitchMLsSizes) {
+  EXPECT_EQ(load_config({}, {"WEFT_SML_PACKET_NUMEL=320"}).general.packet_numel, 320);
+  EXPECT_EQ(load_config({}, {"WEFT_SML_PACKET_NUMEL=64", "WEFT_SML_MODE=classic"}).general.packet_numel, 64);
+  EXPECT_THAT([] { static_cast<void>(load_config({}, {"WEFT_SML_PACKET_NUMEL=320", "WEFT_SML_MODE=classic"})); },
+              refuses(AllOf(HasSubstr("64 or 256"), HasSubstr("320"))));
 }
 
 TEST(Config, WrongLines) {

@@ -111,6 +111,14 @@ void apply_variable(Config& config, const std::string& name, const std::string& 
   throw ConfigError("weft: there is no variable " + name + suggestion(name, known_variables()));
 }
 
+// Only what both keys say together: each may come from a file or a variable.
+void require_classic_packets(const Config& config) {
+  const std::int64_t numel = config.general.packet_numel;
+  if (config.weft.mode != "classic" || numel == 64 || numel == 256) return;
+  throw ConfigError("weft: SwitchML's packets (mode = classic) carry 64 or 256 elements, packet_numel is " +
+                    std::to_string(numel));
+}
+
 std::string first_found(const std::vector<std::string>& places) {
   const auto found = std::find_if(places.begin(), places.end(),
                                   [](const std::string& place) { return access(place.c_str(), F_OK) == 0; });
@@ -167,6 +175,7 @@ Config load_config(const std::vector<std::string>& places, const std::vector<std
   }
   Config config = file.empty() ? Config{} : parse_config(content_of(file), file);
   for (const auto& [name, value] : overrides) apply_variable(config, name, value);
+  require_classic_packets(config);
   return config;
 }
 

@@ -20,7 +20,7 @@ struct GeneralConfig {
   std::int64_t num_workers = 1;
   std::int64_t num_worker_threads = 4;
   std::int64_t max_outstanding_packets = 256;  // of a worker, over all its threads
-  std::int64_t packet_numel = 256;             // 64 or 256: what SwitchML's switch can add
+  std::int64_t packet_numel = 256;             // classic: 64 or 256, what SwitchML's switch can add
   std::string backend = "udp";                 // dummy | dpdk | udp; SwitchML has dpdk here
   std::string scheduler = "fifo";
   std::string prepostprocessor = "cpu_exponent_quantizer";  // or bypass: int32 only

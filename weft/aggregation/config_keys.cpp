@@ -9,6 +9,7 @@ namespace weft::aggregation {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kLargestPacket = 16320;  // what fits into 64 KiB; a network's MTU allows less
 
 template <class Number>
 bool parse_number(const std::string& text, Number& value) {
@@ -78,9 +79,13 @@ ConfigKey one_of(const char* in, const char* name, Place<Section, std::string> p
 }
 
 ConfigKey packet_numel() {
-  return {"general", "packet_numel", "64 or 256", [](Config& config, const std::string& text) {
-            if (text != "64" && text != "256") return false;
-            return parse_number(text, config.general.packet_numel);
+  return {"general", "packet_numel",
+          "64 or 256, or with mode = extended any multiple of 64 up to " + std::to_string(kLargestPacket),
+          [](Config& config, const std::string& text) {
+            std::int64_t value = 0;
+            if (!parse_number(text, value) || value < 64 || value > kLargestPacket || value % 64 != 0) return false;
+            config.general.packet_numel = value;
+            return true;
           }};
 }
 

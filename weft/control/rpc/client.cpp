@@ -2,7 +2,9 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "switchml.grpc.pb.h"
@@ -16,6 +18,8 @@ namespace {
 
 using Clock = std::chrono::system_clock;  // gRPC's deadlines
 constexpr auto kOneTry = std::chrono::seconds(3);
+constexpr int kSwitchMlSlots = 8192;
+constexpr std::uint16_t kSwitchMlPort = 48864;
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 
 std::string trailing(const grpc::ClientContext& context, const char* name) {
@@ -132,8 +136,12 @@ Joined GrpcClient::join(const JoinRequest& wish, Patience patience) {
       {"UdpSession", terms.write()}, request, response, patience,
       [&](auto& context, const auto& asked, auto& answer) { return session_->UdpSession(&context, asked, &answer); });
   Joined joined;
-  if (!read_admission(admission, joined.admission)) {
-    throw JoinRefused("weft: the switch at " + target_ + " is not a weft-switch: it does not tell the session's slots");
+  if (admission.empty() && wish.mode == aggregation::Mode::kSwitchMl) {
+    // SwitchML's own controller tells nothing: its switch has 8192 slots, all of them this session's.
+    joined.admission.slots = std::min(wish.slots, kSwitchMlSlots);
+    joined.admission.port = kSwitchMlPort;
+  } else if (!read_admission(admission, joined.admission)) {
+    throw JoinRefused("weft: the switch at " + target_ + " is not a weft-switch; for SwitchML's set mode = classic");
   }
   joined.switch_address = {response.ipv4(), joined.admission.port};
   if (!secret_.empty()) {
