@@ -2,6 +2,7 @@
 // others.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,10 +15,25 @@ namespace weft::aggregation {
 
 class Outbox;
 
+// Packets of one sender that came together: all of one size, but for the last, which may be shorter.
+struct PacketRun {
+  std::span<const std::byte> bytes;
+  std::size_t packet_size = 0;
+  Address from;
+
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    if (bytes.empty()) return visit(bytes);  // a datagram may be empty
+    for (std::size_t at = 0; at < bytes.size(); at += packet_size) {
+      visit(bytes.subspan(at, std::min(packet_size, bytes.size() - at)));
+    }
+  }
+};
+
 // One thread at a time, but for wake().
 class Transport {
  public:
-  using Receiver = std::function<void(std::span<const std::byte> packet, const Address& from)>;
+  using Receiver = std::function<void(const PacketRun& run)>;
 
   Transport() = default;
   virtual ~Transport() = default;
@@ -29,8 +45,8 @@ class Transport {
   // no packet could ever leave.
   virtual void send(Outbox& out) = 0;
   // Waits until packets are here, wake() is called or `longest` has passed; hands in a batch of those that are here.
-  // How many.
-  virtual std::size_t receive(Duration longest, const Receiver& receiver) = 0;
+  // Whether there were any.
+  virtual bool receive(Duration longest, const Receiver& receiver) = 0;
   // Ends a receive() that waits, or the next one. From any thread.
   virtual void wake() = 0;
 };

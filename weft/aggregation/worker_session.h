@@ -18,6 +18,7 @@
 
 namespace weft::aggregation {
 
+class Outbox;
 class Worker;
 
 struct WorkerOptions {
@@ -26,7 +27,7 @@ struct WorkerOptions {
   int workers = 1;
   int packet_elements = 256;                     // as admitted
   int window = 256;                              // packets under way at most; cut to Admission::slots
-  Address switch_address;                        // its port is replaced by Admission::port where that is not 0
+  Address switch_address{};                      // its port is replaced by Admission::port where that is not 0
   PacketKey key{};                               // kExtended
   Duration timeout = std::chrono::seconds(300);  // without any progress of an operation
   Duration suspect_after = std::chrono::milliseconds(500);  // without progress: ask `rejoin` whether the switch lives
@@ -35,7 +36,7 @@ struct WorkerOptions {
   // anew (by whichever worker came first; all must get the same), nothing if it cannot be: the operation then throws
   // JobLost. Called from inside all_reduce(), at most once per suspect_after. Without it a lost job is an error at
   // once.
-  std::function<std::optional<Admission>()> rejoin;
+  std::function<std::optional<Admission>()> rejoin{};
 };
 
 struct WorkerStatistics {
@@ -83,11 +84,19 @@ class WorkerSession {
  private:
   template <class Number>
   void run(std::span<const Number> in, std::span<Number> out);
+  void turn(Duration longest);
+  [[nodiscard]] Time next_question() const;
+  void ask_whether_job_stands();
+  void throw_if_stuck() const;
+  void throw_if_cancelled() const;
+  void note_finished(std::int64_t extra_rounds);
 
   std::unique_ptr<Transport> transport_;
   WorkerOptions options_;
   Admission admission_;
   std::unique_ptr<Worker> worker_;
+  std::unique_ptr<Outbox> outbox_;
+  Time asked_{0};  // whether the job stands, last
   std::atomic<std::int64_t> progress_ = 0;
   std::atomic<bool> cancelled_ = false;
   mutable std::mutex mutex_;  // of what follows

@@ -1,0 +1,127 @@
+// A switch on a real UDP socket of this host, and workers in threads.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "weft/aggregation/jobs.h"
+#include "weft/aggregation/switch_loop.h"
+#include "weft/aggregation/udp_transport.h"
+#include "weft/aggregation/worker_session.h"
+
+namespace weft::aggregation {
+
+inline constexpr Address kLoopback{0x7f000001, 0};
+
+class LiveSwitch {
+ public:
+  explicit LiveSwitch(std::uint64_t epoch = 1, const UdpOptions& options = switch_options(), SwitchLimits limits = {}) {
+    auto transport = std::make_unique<UdpTransport>(options);
+    address = transport->local();
+    limits.port = address.port;
+    jobs = std::make_unique<Jobs>(limits, epoch);
+    loop = std::make_unique<SwitchLoop>(*jobs, std::move(transport));
+    thread = std::thread([this] { loop->run(); });
+  }
+  ~LiveSwitch() {
+    loop->stop();
+    thread.join();
+  }
+  LiveSwitch(const LiveSwitch&) = delete;
+  LiveSwitch& operator=(const LiveSwitch&) = delete;
+
+  static UdpOptions switch_options() {
+    UdpOptions options;
+    options.local = kLoopback;
+    options.wait_for_room = false;
+    return options;
+  }
+
+  Address address;
+  std::unique_ptr<Jobs> jobs;
+  std::unique_ptr<SwitchLoop> loop;
+  std::thread thread;
+};
+
+struct LiveOptions {
+  Mode mode = Mode::kExtended;
+  int workers = 2;
+  int packet_elements = 256;
+  int window = 64;
+  bool segmentation = true;
+  std::uint64_t session = 1;
+  Duration timeout = std::chrono::seconds(60);
+  std::function<std::optional<Admission>()> rejoin{};
+};
+
+// Sessions of all ranks, admitted and placed.
+class LiveJob {
+ public:
+  LiveJob(LiveSwitch& target, const LiveOptions& options) : options(options) {
+    std::vector<std::unique_ptr<UdpTransport>> transports;
+    for (int rank = 0; rank < options.workers; ++rank) {
+      UdpOptions udp;
+      udp.local = kLoopback;
+      udp.segmentation = options.segmentation;
+      transports.push_back(std::make_unique<UdpTransport>(udp));
+      spec.addresses.push_back(transports.back()->local());
+    }
+    spec.name = "live";
+    spec.session = options.session;
+    spec.mode = options.mode;
+    spec.workers = options.workers;
+    spec.packet_elements = options.packet_elements;
+    spec.slots = options.window;
+    spec.key = {7, 7, 7};
+    admission = std::get<Admission>(target.jobs->admit(spec, steady_now()));
+    for (int rank = 0; rank < options.workers; ++rank) {
+      sessions.push_back(std::make_unique<WorkerSession>(std::move(transports[static_cast<std::size_t>(rank)]),
+                                                         worker_options(target, rank), admission));
+    }
+  }
+
+  // body(rank, session) in a thread each; throws what the lowest rank threw.
+  void run(const std::function<void(int, WorkerSession&)>& body) {
+    std::vector<std::thread> threads;
+    std::vector<std::exception_ptr> errors(sessions.size());
+    for (std::size_t rank = 0; rank < sessions.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          body(static_cast<int>(rank), *sessions[rank]);
+        } catch (...) {
+          errors[rank] = std::current_exception();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::exception_ptr& error : errors) {
+      if (error != nullptr) std::rethrow_exception(error);
+    }
+  }
+
+  LiveOptions options;
+  JobSpec spec;
+  Admission admission;
+  std::vector<std::unique_ptr<WorkerSession>> sessions;
+
+ private:
+  [[nodiscard]] WorkerOptions worker_options(const LiveSwitch& target, int rank) const {
+    WorkerOptions worker;
+    worker.mode = options.mode;
+    worker.rank = rank;
+    worker.workers = options.workers;
+    worker.packet_elements = options.packet_elements;
+    worker.window = options.window;
+    worker.switch_address = target.address;
+    worker.key = spec.key;
+    worker.timeout = options.timeout;
+    worker.suspect_after = std::chrono::milliseconds(200);
+    worker.rejoin = options.rejoin;
+    return worker;
+  }
+};
+
+}  // namespace weft::aggregation

@@ -1,0 +1,208 @@
+#include "weft/aggregation/udp_transport.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "weft/aggregation/outbox.h"
+
+namespace weft::aggregation {
+namespace {
+
+// More segments than 64 stall on some kernels; all together must fit an IPv4 packet.
+constexpr std::size_t kMostSegments = 64;
+constexpr std::size_t kMostBytes = 65'507;
+// Runs that one receive() hands in before its caller may send again.
+constexpr int kRunsPerBatch = 16;
+constexpr Duration kLongestWaitForRoom = std::chrono::milliseconds(20);
+
+[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+sockaddr_in to_socket_address(const Address& address) {
+  sockaddr_in result{};
+  result.sin_family = AF_INET;
+  result.sin_port = htons(address.port);
+  result.sin_addr.s_addr = htonl(address.ipv4);
+  return result;
+}
+Address from_socket_address(const sockaddr_in& address) {
+  return {ntohl(address.sin_addr.s_addr), ntohs(address.sin_port)};
+}
+
+void set_buffer(int socket, int forced, int limited, int bytes) {
+  if (setsockopt(socket, SOL_SOCKET, forced, &bytes, sizeof bytes) == 0) return;
+  setsockopt(socket, SOL_SOCKET, limited, &bytes, sizeof bytes);  // as much as an ordinary user may have
+}
+
+bool has_gso(int socket) {
+  int size = 0;
+  socklen_t length = sizeof size;
+  return getsockopt(socket, SOL_UDP, UDP_SEGMENT, &size, &length) == 0;
+}
+bool enable_gro(int socket) {
+  const int on = 1;
+  return setsockopt(socket, SOL_UDP, UDP_GRO, &on, sizeof on) == 0;
+}
+
+// A message with room for one control field.
+struct Message {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  sockaddr_in peer{};
+  iovec memory{};
+  msghdr header{};
+
+  Message(void* bytes, std::size_t size) {
+    memory = {bytes, size};
+    header.msg_name = &peer;
+    header.msg_namelen = sizeof peer;
+    header.msg_iov = &memory;
+    header.msg_iovlen = 1;
+  }
+  void ask_for_segments_of(std::uint16_t size) {
+    header.msg_control = control.data();
+    header.msg_controllen = CMSG_SPACE(sizeof size);
+    cmsghdr* field = CMSG_FIRSTHDR(&header);
+    field->cmsg_level = SOL_UDP;
+    field->cmsg_type = UDP_SEGMENT;
+    field->cmsg_len = CMSG_LEN(sizeof size);
+    std::memcpy(CMSG_DATA(field), &size, sizeof size);
+  }
+  // The size of the packets that GRO put together; `all` if it did not.
+  [[nodiscard]] std::size_t segment_size(std::size_t all) {
+    for (cmsghdr* field = CMSG_FIRSTHDR(&header); field != nullptr; field = CMSG_NXTHDR(&header, field)) {
+      if (field->cmsg_level != SOL_UDP || field->cmsg_type != UDP_GRO) continue;
+      int size = 0;
+      std::memcpy(&size, CMSG_DATA(field), sizeof size);
+      if (size > 0) return static_cast<std::size_t>(size);
+    }
+    return all;
+  }
+};
+
+timespec to_timespec(Duration duration) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
+  return {seconds.count(), (duration - seconds).count()};
+}
+
+}  // namespace
+
+UdpTransport::UdpTransport(const UdpOptions& options)
+    : options_(options),
+      socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+      wakes_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      buffer_(1 << 16) {
+  if (socket_.get() < 0 || wakes_.get() < 0) fail("a UDP socket could not be made");
+  set_buffer(socket_.get(), SO_RCVBUFFORCE, SO_RCVBUF, options.buffer_bytes);
+  set_buffer(socket_.get(), SO_SNDBUFFORCE, SO_SNDBUF, options.buffer_bytes);
+  const sockaddr_in address = to_socket_address(options.local);
+  if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    fail("UDP address " + options.local.describe() + " cannot be used");
+  }
+  gso_ = options.segmentation && has_gso(socket_.get());
+  gro_ = options.segmentation && enable_gro(socket_.get());
+}
+
+Address UdpTransport::local() const {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) fail("getsockname");
+  return from_socket_address(address);
+}
+
+int UdpTransport::receive_buffer() const {
+  int bytes = 0;
+  socklen_t length = sizeof bytes;
+  getsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &bytes, &length);
+  return bytes;
+}
+
+void UdpTransport::send(Outbox& out) {
+  out.for_each_run(kMostSegments, kMostBytes,
+                   [&](std::span<const Address> to, std::span<const std::byte> bytes, std::size_t packet_size) {
+                     for (const Address& receiver : to) send_run(receiver, bytes, packet_size);
+                   });
+  out.clear();
+}
+
+void UdpTransport::send_run(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size) {
+  if (gso_ && bytes.size() > packet_size) {
+    if (try_send(to, bytes, packet_size)) return;
+    gso_ = false;  // the route's device cannot: a tunnel, or packets that are longer than its MTU
+  }
+  for (std::size_t at = 0; at < bytes.size(); at += packet_size) {
+    if (!try_send(to, bytes.subspan(at, packet_size), packet_size))
+      fail("a packet to " + to.describe() + " cannot be sent");
+  }
+}
+
+// False only where another way of sending might do; what the network refuses at the moment is lost, as it would be
+// later.
+bool UdpTransport::try_send(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size) {
+  Message message(const_cast<std::byte*>(bytes.data()), bytes.size());
+  message.peer = to_socket_address(to);
+  if (bytes.size() > packet_size) message.ask_for_segments_of(static_cast<std::uint16_t>(packet_size));
+  while (::sendmsg(socket_.get(), &message.header, 0) < 0) {
+    if (errno == EINTR) continue;
+    if ((errno == EAGAIN || errno == ENOBUFS) && wait_for_room()) continue;
+    if (errno == EINVAL || errno == EMSGSIZE || errno == EIO || errno == EOPNOTSUPP) return false;
+    lost_ += bytes.size() / packet_size;
+    break;
+  }
+  return true;
+}
+
+bool UdpTransport::wait_for_room() const {
+  if (!options_.wait_for_room) return false;
+  pollfd waiting{socket_.get(), POLLOUT, 0};
+  const timespec longest = to_timespec(kLongestWaitForRoom);
+  return ::ppoll(&waiting, 1, &longest, nullptr) > 0;
+}
+
+bool UdpTransport::receive(Duration longest, const Receiver& receiver) {
+  bool any = read_run(receiver);
+  if (!any && wait(longest)) any = read_run(receiver);
+  for (int run = 1; any && run < kRunsPerBatch; ++run) {
+    if (!read_run(receiver)) break;
+  }
+  return any;
+}
+
+bool UdpTransport::wait(Duration longest) const {
+  std::array<pollfd, 2> waiting{pollfd{socket_.get(), POLLIN, 0}, pollfd{wakes_.get(), POLLIN, 0}};
+  const timespec timeout = to_timespec(std::max(longest, Duration{0}));
+  if (::ppoll(waiting.data(), waiting.size(), &timeout, nullptr) <= 0) return false;
+  if (waiting[1].revents != 0) drain_wakes();
+  return waiting[0].revents != 0;
+}
+
+bool UdpTransport::read_run(const Receiver& receiver) {
+  Message message(buffer_.data(), buffer_.size());
+  message.header.msg_control = message.control.data();
+  message.header.msg_controllen = message.control.size();
+  const ssize_t size = ::recvmsg(socket_.get(), &message.header, 0);
+  if (size < 0) return false;  // nothing there, or an earlier packet's ICMP error: neither is for us
+  const auto bytes = std::span<const std::byte>(buffer_).first(static_cast<std::size_t>(size));
+  receiver({bytes, message.segment_size(bytes.size()), from_socket_address(message.peer)});
+  return true;
+}
+
+void UdpTransport::wake() {
+  const std::uint64_t one = 1;
+  // Can only fail when so many wakes are pending that one more says nothing new.
+  [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &one, sizeof one);
+}
+
+void UdpTransport::drain_wakes() const {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t read = ::read(wakes_.get(), &count, sizeof count);
+}
+
+}  // namespace weft::aggregation

@@ -1,0 +1,53 @@
+// UDP sockets, with the kernel's segmentation both ways (GSO, GRO): one system call moves up to 64 packets.
+#pragma once
+
+#include <vector>
+
+#include "weft/aggregation/file_descriptor.h"
+#include "weft/aggregation/transport.h"
+
+namespace weft::aggregation {
+
+struct UdpOptions {
+  Address local;             // port 0: any free one; address 0: all of the host's
+  bool segmentation = true;  // GSO and GRO where the kernel has them; false: one packet a call
+  bool wait_for_room =
+      true;  // a full send buffer: wait a little (a worker), or lose the packet (a switch must not wait)
+  int buffer_bytes = 8 << 20;  // for each direction; without CAP_NET_ADMIN the kernel's limit may cut it
+};
+
+class UdpTransport final : public Transport {
+ public:
+  // Throws std::system_error naming the address that could not be had.
+  explicit UdpTransport(const UdpOptions& options);
+
+  [[nodiscard]] Address local() const override;
+  void send(Outbox& out) override;
+  bool receive(Duration longest, const Receiver& receiver) override;
+  void wake() override;
+
+  [[nodiscard]] bool segments_out() const { return gso_; }
+  [[nodiscard]] bool segments_in() const { return gro_; }
+  // Bytes that the kernel grants for packets not yet read; about half of them are payload.
+  [[nodiscard]] int receive_buffer() const;
+  // Packets that the kernel did not take.
+  [[nodiscard]] std::uint64_t lost_on_sending() const { return lost_; }
+
+ private:
+  void send_run(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size);
+  [[nodiscard]] bool try_send(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size);
+  [[nodiscard]] bool wait_for_room() const;
+  [[nodiscard]] bool wait(Duration longest) const;
+  bool read_run(const Receiver& receiver);
+  void drain_wakes() const;
+
+  UdpOptions options_;
+  FileDescriptor socket_;
+  FileDescriptor wakes_;  // an eventfd
+  bool gso_ = false;
+  bool gro_ = false;
+  std::uint64_t lost_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace weft::aggregation

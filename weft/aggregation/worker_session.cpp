@@ -1,0 +1,180 @@
+#include "weft/aggregation/worker_session.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "weft/aggregation/error.h"
+#include "weft/aggregation/outbox.h"
+#include "weft/aggregation/worker.h"
+
+namespace weft::aggregation {
+namespace {
+
+void check(bool right, const std::string& what) {
+  if (!right) throw std::invalid_argument("aggregation: " + what);
+}
+
+WorkerOptions checked(WorkerOptions options, const Admission& admission) {
+  check(options.workers >= 1, std::to_string(options.workers) + " workers; expected at least 1");
+  check(options.rank >= 0 && options.rank < options.workers,
+        "rank " + std::to_string(options.rank) + " of " + std::to_string(options.workers) + " workers");
+  check(options.window >= 1, "a window of " + std::to_string(options.window) + " packets; expected at least 1");
+  check(options.packet_elements >= 1, std::to_string(options.packet_elements) + " elements per packet");
+  check(options.timeout > Duration{0}, "the timeout must be positive");
+  check(admission.slots >= 1, "the job was admitted with " + std::to_string(admission.slots) + " slots");
+  options.window = std::min(options.window, admission.slots);
+  if (admission.port != 0) options.switch_address.port = admission.port;
+  return options;
+}
+
+WorkerIdentity identity_of(const WorkerOptions& options) {
+  return {{options.mode, options.packet_elements, options.workers, options.window},
+          options.rank,
+          options.key,
+          options.switch_address};
+}
+
+std::string seconds(Duration duration) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count() / 1000.0) + " s";
+}
+
+}  // namespace
+
+WorkerSession::WorkerSession(std::unique_ptr<Transport> transport, WorkerOptions options, const Admission& admission)
+    : transport_(std::move(transport)),
+      options_(checked(std::move(options), admission)),
+      admission_(admission),
+      worker_(std::make_unique<Worker>(identity_of(options_), admission)),
+      outbox_(std::make_unique<Outbox>()) {}
+
+WorkerSession::~WorkerSession() = default;
+
+void WorkerSession::all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out) { run(in, out); }
+void WorkerSession::all_reduce(std::span<const float> in, std::span<float> out) { run(in, out); }
+void WorkerSession::all_reduce(std::span<const mpi::Float16> in, std::span<mpi::Float16> out) { run(in, out); }
+void WorkerSession::all_reduce(std::span<const mpi::BFloat16> in, std::span<mpi::BFloat16> out) { run(in, out); }
+
+template <class Number>
+void WorkerSession::run(std::span<const Number> in, std::span<Number> out) {
+  check(in.size() == out.size(),
+        "the sum of " + std::to_string(in.size()) + " elements does not fit into " + std::to_string(out.size()));
+  throw_if_cancelled();
+  progress_ = 0;
+  if (options_.workers == 1) {
+    if (in.data() != out.data()) std::ranges::copy(in, out.begin());
+    progress_ = static_cast<std::int64_t>(in.size());
+    return;
+  }
+  const std::unique_ptr<Operation> operation = make_sum(identity_of(options_).layout, in, out);
+  try {
+    worker_->begin(*operation, steady_now(), *outbox_);
+    transport_->send(*outbox_);
+    while (!worker_->done()) {
+      throw_if_stuck();
+      turn(options_.timeout);
+      progress_.store(operation->elements_done(), std::memory_order_relaxed);
+    }
+  } catch (...) {
+    worker_->abandon();
+    outbox_->clear();
+    throw;
+  }
+  note_finished(operation->extra_rounds());
+}
+
+// Waits for packets or the next thing to do, and does it.
+void WorkerSession::turn(Duration longest) {
+  const Time now = steady_now();
+  const Time until = std::min({now + longest, worker_->next_due(), next_question()});
+  transport_->receive(until - now, [&](const PacketRun& run) {
+    if (run.from != options_.switch_address) return;  // whoever that is
+    const Time arrived = steady_now();
+    run.for_each([&](std::span<const std::byte> packet) { worker_->handle(packet, arrived, *outbox_); });
+  });
+  throw_if_cancelled();
+  if (worker_->operations_differ()) {
+    throw OperationsDiffer("aggregation: rank " + std::to_string(options_.rank) +
+                           ": the job's workers called all_reduce with different types or lengths");
+  }
+  if (worker_->job_in_doubt() || steady_now() >= next_question()) ask_whether_job_stands();
+  worker_->on_time(steady_now(), *outbox_);
+  transport_->send(*outbox_);
+}
+
+Time WorkerSession::next_question() const {
+  if (!options_.rejoin) return Time::max();
+  return std::max(worker_->last_progress(), asked_) + options_.suspect_after;
+}
+
+void WorkerSession::ask_whether_job_stands() {
+  const Time now = steady_now();
+  const bool too_soon =
+      now < asked_ + options_.suspect_after;  // notices may be forged; each costs the control plane a call
+  if (too_soon) return worker_->trust_job();
+  asked_ = now;
+  const std::optional<Admission> admission = options_.rejoin ? options_.rejoin() : std::nullopt;
+  if (!admission) {
+    throw JobLost("aggregation: rank " + std::to_string(options_.rank) + ": the switch at " +
+                  options_.switch_address.describe() + " no longer knows this job" +
+                  (options_.rejoin ? " and did not admit it again" : ""));
+  }
+  worker_->trust_job();
+  if (*admission == admission_) return;
+  check(admission->slots >= options_.window, "after its restart the switch grants " + std::to_string(admission->slots) +
+                                                 " slots; this job uses " + std::to_string(options_.window));
+  admission_ = *admission;
+  worker_->rejoin(admission_, steady_now(), *outbox_);
+  const std::lock_guard lock(mutex_);
+  ++statistics_.rejoins;
+}
+
+void WorkerSession::linger(Duration longest) {
+  throw_if_cancelled();
+  if (options_.workers == 1) return;
+  const Time end = steady_now() + longest;
+  if (steady_now() >= next_question()) ask_whether_job_stands();
+  while (worker_->replaying() && steady_now() < end) turn(end - steady_now());
+}
+
+void WorkerSession::throw_if_stuck() const {
+  const Duration waited = steady_now() - worker_->last_progress();
+  if (waited < options_.timeout) return;
+  throw SwitchTimeout("aggregation: rank " + std::to_string(options_.rank) + ": no sum from the switch at " +
+                      options_.switch_address.describe() + " for " + seconds(waited) +
+                      "; a worker is missing, or the switch cannot be reached");
+}
+
+void WorkerSession::throw_if_cancelled() const {
+  if (!cancelled_) return;
+  const std::lock_guard lock(mutex_);
+  throw Cancelled("aggregation: cancelled: " + cancel_reason_);
+}
+
+void WorkerSession::cancel(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (cancelled_) return;
+    cancel_reason_ = reason;
+    cancelled_ = true;
+  }
+  transport_->wake();
+}
+
+void WorkerSession::note_finished(std::int64_t extra_rounds) {
+  const WorkerCounts& counts = worker_->counts();
+  const std::lock_guard lock(mutex_);
+  ++statistics_.operations;
+  statistics_.packets_sent = counts.sent;
+  statistics_.packets_received = counts.received;
+  statistics_.retransmissions = counts.retransmissions;
+  statistics_.rejected = counts.rejected;
+  statistics_.extra_rounds += static_cast<std::uint64_t>(extra_rounds);
+  statistics_.round_trip = worker_->round_trip();
+}
+
+WorkerStatistics WorkerSession::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+}  // namespace weft::aggregation
