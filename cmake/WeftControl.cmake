@@ -18,6 +18,7 @@ function(weft_add_control)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/weft/control/rpc/*.cpp")
   add_library(weft_control_rpc OBJECT ${sources})
   target_link_libraries(weft_control_rpc PRIVATE weft_settings PUBLIC spdlog::spdlog)
+  target_compile_definitions(weft_control_rpc PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
   _weft_link_dependencies(weft_control_rpc control control_protocols)
   _weft_add_control_client(control/rpc/client.cpp control/rpc/metadata.cpp control/keys.cpp control/proof.cpp
                            aggregation/nearest.cpp)
@@ -51,4 +52,15 @@ function(_weft_add_control_client)
   target_link_options(weft_control_client PRIVATE "-Wl,--version-script=${exports}")
   set_target_properties(weft_control_client PROPERTIES OUTPUT_NAME weft_control LINK_DEPENDS "${exports}")
   set_property(GLOBAL APPEND PROPERTY WEFT_COMPAT_TARGETS weft_control_client)
+endfunction()
+
+# apps/weft-switch: the daemon, in build/<preset>/bin.
+function(weft_add_switch)
+  find_package(CLI11 REQUIRED)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/weft-switch/*.cpp")
+  add_executable(weft_switch ${sources})
+  get_target_property(objects weft_control_rpc WEFT_OBJECTS)
+  target_link_libraries(weft_switch PRIVATE weft_settings ${objects} CLI11::CLI11)
+  set_target_properties(weft_switch PROPERTIES
+    OUTPUT_NAME weft-switch RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endfunction()

@@ -9,6 +9,8 @@
 PYBIND11_MODULE(weft_bindings, m) {
   m.def("create_process_group", &weft::process_group::Group::create, pybind11::arg("options"),
         pybind11::call_guard<pybind11::gil_scoped_release>());
+  m.def("sml_fallback", &weft::process_group::SmlGroup::fallback_for, pybind11::arg("options"), pybind11::arg("usual"),
+        pybind11::call_guard<pybind11::gil_scoped_release>());
   m.def("create_sml_process_group", &weft::process_group::SmlGroup::create, pybind11::arg("options"),
         pybind11::arg("fallback"), pybind11::call_guard<pybind11::gil_scoped_release>());
   m.def("sml_statistics", [](const c10::intrusive_ptr<c10d::Backend>& backend) {

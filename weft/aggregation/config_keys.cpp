@@ -134,6 +134,7 @@ void append_weft(std::vector<ConfigKey>& keys) {
   keys.push_back(words("weft", "job", weft(&W::job)));
   keys.push_back(words("weft", "keys", weft(&W::keys)));
   keys.push_back(one_of("weft", "mode", weft(&W::mode), {"classic", "extended"}));
+  keys.push_back(one_of("weft", "fallback", weft(&W::fallback), {"auto", "mpi", "gloo"}));
   keys.push_back(flag("weft", "exact", weft(&W::exact)));
   keys.push_back(integer("weft", "setup_timeout_s", weft(&W::setup_timeout_s), 1, 86400));
 }

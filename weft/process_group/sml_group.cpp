@@ -35,14 +35,19 @@ void sum(aggregation::WorkerSession& session, const at::Tensor& memory) {
   }
 }
 
-std::chrono::milliseconds as_milliseconds(const auto& duration) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(duration);
+Membership members_of(const c10d::DistributedBackendOptions& options) {
+  return {options.store, options.group_rank, options.group_size,
+          std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)};
 }
 
 }  // namespace
 
+std::string SmlGroup::fallback_for(const c10d::DistributedBackendOptions& options, const std::string& usual) {
+  return agreed_fallback(members_of(options), usual);
+}
+
 SmlGroup::BackendPtr SmlGroup::create(const c10d::DistributedBackendOptions& options, const BackendPtr& fallback) {
-  const Membership members{options.store, options.group_rank, options.group_size, as_milliseconds(options.timeout)};
+  const Membership members = members_of(options);
   aggregation::Config config = agreed_config(members);
   std::shared_ptr<Lane> lane = members.size > 1 ? open_lane(members, config) : nullptr;
   return c10::make_intrusive<SmlGroup>(members.rank, members.size, members.timeout, fallback, std::move(config),

@@ -27,6 +27,10 @@ class SmlGroup final : public c10d::Backend {
   // one rank has against that every rank throws.
   [[nodiscard]] static BackendPtr create(const c10d::DistributedBackendOptions& options, const BackendPtr& fallback);
 
+  // Collective, before create(): "mpi" or "gloo"; `usual` unless the configuration says otherwise.
+  [[nodiscard]] static std::string fallback_for(const c10d::DistributedBackendOptions& options,
+                                                const std::string& usual);
+
   SmlGroup(int rank, int size, std::chrono::milliseconds timeout, BackendPtr fallback, aggregation::Config config,
            std::shared_ptr<Lane> lane);
   ~SmlGroup() override;
@@ -34,7 +38,6 @@ class SmlGroup final : public c10d::Backend {
   // What went which way: "switch.all_reduce", "fallback.broadcast", "fallback.all_reduce.float64", ...; and the
   // worker's packets.
   [[nodiscard]] std::map<std::string, std::int64_t> statistics() const;
-  [[nodiscard]] BackendPtr fallback() const { return fallback_; }
 
   const std::string getBackendName() const override { return "sml"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }

@@ -43,6 +43,15 @@ Result together(const Membership& members, const std::string& topic, const std::
   return result;
 }
 
+void require_same(const Membership& members, const std::string& topic, const std::string& mine) {
+  const auto parts = exchange(members, topic, mine);
+  for (int rank = 1; rank < members.size; ++rank) {
+    const std::string& theirs = parts[static_cast<std::size_t>(rank)];
+    TORCH_CHECK_WITH(DistBackendError, theirs == parts[0], "sml: the ranks are configured differently: rank 0 has '",
+                     parts[0], "', rank ", rank, " has '", theirs, "'; give all the same switchml.cfg and WEFT_SML_*");
+  }
+}
+
 std::uint64_t picked_session() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
@@ -60,13 +69,17 @@ std::string shared_part(const aggregation::Config& config) {
 
 aggregation::Config agreed_config(const Membership& members) {
   const auto config = together<aggregation::Config>(members, "config", [] { return aggregation::load_config(); });
-  const auto parts = exchange(members, "shared", shared_part(config));
-  for (int rank = 1; rank < members.size; ++rank) {
-    const std::string& theirs = parts[static_cast<std::size_t>(rank)];
-    TORCH_CHECK_WITH(DistBackendError, theirs == parts[0], "sml: the ranks are configured differently: rank 0 has '",
-                     parts[0], "', rank ", rank, " has '", theirs, "'; give all the same switchml.cfg and WEFT_SML_*");
-  }
+  require_same(members, "shared", shared_part(config));
   return config;
+}
+
+std::string agreed_fallback(const Membership& members, const std::string& usual) {
+  const auto fallback = together<std::string>(members, "fallback", [&] {
+    const std::string configured = aggregation::load_config().weft.fallback;
+    return configured == "auto" ? usual : configured;
+  });
+  require_same(members, "same_fallback", "fallback=" + fallback);
+  return fallback;
 }
 
 std::shared_ptr<Lane> open_lane(const Membership& members, const aggregation::Config& config) {

@@ -21,6 +21,9 @@ struct Membership {
 
 // Collective. The same configuration on all ranks, in what it decides for all of them.
 [[nodiscard]] aggregation::Config agreed_config(const Membership& members);
+// Collective, before agreed_config: which backend stands behind the switch, "mpi" or "gloo"; `usual` where the
+// configuration does not say.
+[[nodiscard]] std::string agreed_fallback(const Membership& members, const std::string& usual);
 // Collective.
 [[nodiscard]] std::shared_ptr<Lane> open_lane(const Membership& members, const aggregation::Config& config);
 
