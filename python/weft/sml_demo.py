@@ -28,7 +28,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=2, help="passes over the images (2)")
     parser.add_argument("--batch", type=int, default=60, help="images in a mini-batch of all workers (60)")
     parser.add_argument("--images", type=int, default=3000, help="to train with, at most (3000)")
-    parser.add_argument("--rate", type=float, default=0.1, help="of learning (0.1)")
+    parser.add_argument("--rate", type=float, default=0.05, help="of learning (0.05)")
     parser.add_argument("--backend", default="sml", help="sml, or another to compare with")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -88,7 +88,7 @@ def work(options: argparse.Namespace) -> None:
     mnist = data.mnist()
     images = chosen(mnist.train, options.images)
     model = DistributedDataParallel(network(), bucket_cap_mb=0.02)
-    optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.rate, momentum=0.9)
     for epoch in range(options.epochs):
         start = time.perf_counter()
         batches = data.shuffled_batches(len(images.labels), epoch, size=options.batch, seed=1)

@@ -18,7 +18,7 @@ from weft.sml_demo import chosen, network
 import weft
 from weft import data
 
-STEPS, BATCH, RATE = 40, 48, 0.1
+STEPS, BATCH, RATE = 40, 48, 0.05
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,7 +29,7 @@ def switch(request: pytest.FixtureRequest) -> Iterator[Switch | None]:
 def train(group: dist.ProcessGroup, rank: int, size: int) -> tuple[list[float], nn.Module]:
     """Losses over the whole batch; their mean goes past the backend that is tested."""
     model = DistributedDataParallel(network(), process_group=group, bucket_cap_mb=0.02)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
     images = chosen(data.mnist().train, 2000)
     losses = []
     for batch in islice(data.shuffled_batches(len(images.labels), 0, size=BATCH, seed=3), STEPS):

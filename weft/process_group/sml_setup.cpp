@@ -13,6 +13,13 @@ using Bytes = std::vector<std::uint8_t>;
 Bytes as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string as_text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
+// Rank 0 often holds the store: if it left at once with an error, others could not hear of it any more.
+void let_all_read(const Membership& members, const std::string& topic) {
+  const std::string everybody = "sml/" + topic + "/heard";
+  if (members.store->add("sml/" + topic + "/readers", 1) == members.size) members.store->set(everybody, as_bytes("1"));
+  if (members.rank == 0) members.store->wait({everybody}, members.timeout);
+}
+
 // Tells all ranks what this one has to say, and hears all.
 std::vector<std::string> exchange(const Membership& members, const std::string& topic, const std::string& mine) {
   const auto key = [&](int rank) { return "sml/" + topic + "/" + std::to_string(rank); };
@@ -22,6 +29,7 @@ std::vector<std::string> exchange(const Membership& members, const std::string& 
     members.store->wait({key(rank)}, members.timeout);
     all.push_back(as_text(members.store->get(key(rank))));
   }
+  let_all_read(members, topic);
   return all;
 }
 
