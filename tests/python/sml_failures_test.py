@@ -14,24 +14,31 @@ from switches import PROGRAM, Switch, write_keys
 KEY, OTHER_KEY = "00" * 31 + "01", "00" * 31 + "02"
 
 JOIN = """
-import sys
+import os, sys
 from datetime import timedelta
 import torch.distributed as dist
-try:
-    dist.init_process_group("sml", timeout=timedelta(seconds=40))
-    x = torch.ones(1000)
-    dist.all_reduce(x)
-    assert (x == dist.get_world_size()).all()
-    print(f"[{weft.world().rank}] fine", flush=True)
-except RuntimeError as error:
-    print(f"[{weft.world().rank}] told: {str(error).splitlines()[0]}", flush=True)
+
+def attempt(name, **variables):
+    for old in [key for key in os.environ if key.startswith("WEFT_SML_")]:
+        del os.environ[old]
+    os.environ.update(variables)
+    try:
+        dist.init_process_group("sml", timeout=timedelta(seconds=40))
+        x = torch.ones(1000)
+        dist.all_reduce(x)
+        assert (x == dist.get_world_size()).all()
+        dist.barrier()
+        dist.destroy_process_group()
+        print(f"[{rank}] {name}: fine", flush=True)
+    except RuntimeError as error:
+        print(f"[{rank}] {name}: {str(error).splitlines()[0]}", flush=True)
+
+rank = weft.world().rank
 """
 
-FREE = {"WEFT_SML_CONTROLLER_IP": "127.0.0.1", "WEFT_SML_CONTROLLER_PORT": "1", "WEFT_SML_SETUP_TIMEOUT_S": "1"}
 
-
-def told(text: str, rank: int) -> str:
-    return next((line for line in text.splitlines() if line.startswith(f"[{rank}] told")), text)
+def answer(text: str, rank: int, name: str) -> str:
+    return next((line for line in text.splitlines() if line.startswith(f"[{rank}] {name}: ")), text)
 
 
 @pytest.fixture
@@ -41,30 +48,30 @@ def switch(tmp_path: Path):
     made.kill()
 
 
-def test_no_configuration(tmp_path: Path) -> None:
-    _, text, _ = jobs.run(tmp_path, JOIN)
+def test_wrong_configurations_are_told_to_all_ranks_which_then_go_on(tmp_path: Path, switch: Switch) -> None:
+    where = switch.environment()
+    program = f"""
+attempt("nothing")
+attempt("nobody", WEFT_SML_CONTROLLER_IP="127.0.0.1", WEFT_SML_CONTROLLER_PORT="1", WEFT_SML_SETUP_TIMEOUT_S="1")
+attempt("one wrong", **{where}, **({{"WEFT_SML_PACKET_NUMEL": "7"}} if rank == 1 else {{}}))
+attempt("different", **{where}, **({{"WEFT_SML_EXACT": "true"}} if rank == 1 else {{}}))
+attempt("dpdk", **{where}, WEFT_SML_BACKEND="dpdk")
+attempt("no file", WEFT_SML_CONFIG="/missing.cfg")
+attempt("right", **{where})
+"""
+    _, text, _ = jobs.run(tmp_path, JOIN + program)
     for rank in (0, 1):
-        assert "nobody said where the switch is" in told(text, rank) and "WEFT_SML_CONTROLLER_IP" in told(text, rank)
-
-
-def test_no_switch(tmp_path: Path) -> None:
-    _, text, _ = jobs.run(tmp_path, JOIN, **FREE)
-    for rank in (0, 1):
-        assert "127.0.0.1:1" in told(text, rank) and "is weft-switch running there" in told(text, rank)
-
-
-def test_a_wrong_variable_on_one_rank_is_told_to_all(tmp_path: Path, switch: Switch) -> None:
-    program = "import os\nif weft.world().rank == 1: os.environ['WEFT_SML_PACKET_NUMEL'] = '7'\n" + JOIN
-    _, text, _ = jobs.run(tmp_path, program, **switch.environment())
-    for rank in (0, 1):
-        assert "rank 1" in told(text, rank) and "WEFT_SML_PACKET_NUMEL" in told(text, rank)
-
-
-def test_ranks_that_are_configured_differently(tmp_path: Path, switch: Switch) -> None:
-    program = "import os\nif weft.world().rank == 1: os.environ['WEFT_SML_EXACT'] = 'true'\n" + JOIN
-    _, text, _ = jobs.run(tmp_path, program, **switch.environment())
-    for rank in (0, 1):
-        assert "configured differently" in told(text, rank) and "exact=1" in told(text, rank)
+        assert "nobody said where the switch is" in answer(text, rank, "nothing")
+        assert "127.0.0.1:1" in answer(text, rank, "nobody")
+        assert "is weft-switch running there" in answer(text, rank, "nobody")
+        assert "rank 1" in answer(text, rank, "one wrong") and "WEFT_SML_PACKET_NUMEL" in answer(
+            text, rank, "one wrong"
+        )
+        assert "configured differently" in answer(text, rank, "different")
+        assert "exact=1" in answer(text, rank, "different")
+        assert "needs a build with DPDK" in answer(text, rank, "dpdk")
+        assert "'/missing.cfg' cannot be read" in answer(text, rank, "no file")
+        assert "fine" in answer(text, rank, "right")
 
 
 def test_keys(tmp_path: Path) -> None:
@@ -72,14 +79,17 @@ def test_keys(tmp_path: Path) -> None:
     wrong = write_keys(tmp_path / "wrong.yaml", training=OTHER_KEY)
     switch = Switch(tmp_path, keys=keys)
     where = switch.environment() | {"WEFT_SML_JOB": "training"}
-    _, text, _ = jobs.run(tmp_path, JOIN, **where, WEFT_SML_KEYS=str(keys))
-    assert "[0] fine" in text and "[1] fine" in text, text
-    _, text, _ = jobs.run(tmp_path, JOIN, **where, WEFT_SML_KEYS=str(wrong))
+    program = f"""
+attempt("wrong", **{where}, WEFT_SML_KEYS="{wrong}")
+attempt("none", **{where})
+attempt("right", **{where}, WEFT_SML_KEYS="{keys}")
+"""
+    _, text, _ = jobs.run(tmp_path, JOIN + program)
     for rank in (0, 1):
-        assert "wrong key" in told(text, rank)
-    _, text, _ = jobs.run(tmp_path, JOIN, **where)
-    assert "WEFT_SML_KEYS" in told(text, 0)
-    assert switch.metric("control_events_total") > 0
+        assert "wrong key" in answer(text, rank, "wrong")
+        assert "WEFT_SML_KEYS" in answer(text, rank, "none")
+        assert "fine" in answer(text, rank, "right")
+    assert switch.counted("wrong_key") == 2 and switch.counted("admitted") == 2
     switch.kill()
 
 
@@ -102,9 +112,8 @@ print(f"[{rank}] right", flush=True)
 """
 
 
-@pytest.mark.parametrize("mode", ["extended", "classic"])
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_a_restart_in_the_middle_of_a_job(mode: str, ranks: int, tmp_path: Path, switch: Switch) -> None:
+@pytest.mark.parametrize(("ranks", "mode"), [(2, "classic"), (3, "extended")])
+def test_a_restart_in_the_middle_of_a_job(ranks: int, mode: str, tmp_path: Path, switch: Switch) -> None:
     script = tmp_path / "job.py"
     script.write_text("import torch, weft\n" + RESTART)
     environment = {**jobs.outside_of_any_job(), **switch.environment(), "STEPS": str(tmp_path), "WEFT_SML_MODE": mode}
@@ -171,7 +180,7 @@ def test_a_switch_that_never_comes_back(tmp_path: Path, switch: Switch) -> None:
     switch.kill()
     text, _ = job.communicate(timeout=120)
     for rank in (0, 1):
-        assert "is weft-switch running there" in told(text, rank), text
+        assert "is weft-switch running there" in answer(text, rank, "told"), text
         assert f"[{rank}] again: " in text and "cannot be used any more" in text, text
         assert f"[{rank}] goes on" in text, text
 
@@ -191,7 +200,7 @@ weft.world().barrier()
 
 def test_a_rank_that_does_not_call(tmp_path: Path, switch: Switch) -> None:
     _, text, _ = jobs.run(tmp_path, LATE, **switch.environment())
-    assert "all_reduce number 1" in told(text, 0) and "timeout" in told(text, 0), text
+    assert "all_reduce number 1" in answer(text, 0, "told") and "timeout" in answer(text, 0, "told"), text
 
 
 EXACT = """
@@ -264,7 +273,9 @@ def test_a_wrong_command_line(arguments: list[str], words: str) -> None:
 
 def test_idle_jobs_give_their_slots_back(tmp_path: Path) -> None:
     switch = Switch(tmp_path, "--idle", "1")
-    program = JOIN + "\nimport time\nwhile True: time.sleep(0.1)\n"
+    program = (
+        "import time\nimport torch.distributed as dist\ndist.init_process_group('sml')\nwhile True: time.sleep(0.1)\n"
+    )
     script = tmp_path / "job.py"
     script.write_text("import torch, weft\n" + program)
     job = subprocess.Popen(

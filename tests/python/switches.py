@@ -57,6 +57,12 @@ class Switch:
         pattern = rf"^weft_switch_{re.escape(name)}(?:\{{.*\}})? (\S+)$"
         return sum(float(value) for value in re.findall(pattern, self.page("/metrics"), re.MULTILINE))
 
+    def counted(self, event: str) -> int:
+        """By the control plane."""
+        found = re.search(rf'control_events_total\{{event="{event}"\}} (\d+)', self.page("/metrics"))
+        assert found is not None, event
+        return int(found[1])
+
     def environment(self) -> dict[str, str]:
         """What workers need to find it."""
         return {"WEFT_SML_CONTROLLER_IP": "127.0.0.1", "WEFT_SML_CONTROLLER_PORT": str(self.control)}
