@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import pytest
@@ -12,6 +12,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from switches import Switch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 from weft.sml_demo import chosen, network
 
@@ -63,15 +64,18 @@ def test_mnist_beside_the_mpi_backend(rank: int, size: int) -> None:
     assert torch.equal(comm.all_reduce(bits, "max"), comm.all_reduce(bits, "min"))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-def test_a_gradient_scaler_sees_inf(dtype: torch.dtype, rank: int, size: int) -> None:
-    """On one rank only: all ranks must skip the step, or their parameters would differ from then on."""
+@pytest.mark.parametrize("hook", [None, fp16_compress_hook, bf16_compress_hook], ids=["float32", "float16", "bfloat16"])
+def test_a_gradient_scaler_sees_inf(hook: Callable[..., object] | None, rank: int, size: int) -> None:
+    """On one rank only, in gradients that travel in each type: all ranks must skip the step, or their parameters would
+    differ from then on."""
     torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Linear(300, 40).to(dtype))
+    model = DistributedDataParallel(nn.Linear(300, 40))
+    if hook:
+        model.register_comm_hook(None, hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     before = flat(model).clone()
-    loss = model(torch.ones(2, 300, dtype=dtype)).float().sum()
+    loss = model(torch.ones(2, 300)).sum()
     if rank == size - 1:
         loss = loss * float("inf")
     scaler.scale(loss).backward()
