@@ -8,7 +8,7 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial lint format clean distclean
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-aggregation lint format clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2
 
 test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ranks: a quarter of an hour
 	@scripts/test_spatial.sh
+
+test-aggregation:  ## 10^8 elements summed in the simulator, two million fuzzed inputs: some minutes
+	@scripts/test_aggregation.sh
 
 test-package:  ## `pip install .` into an empty prefix, and import
 	@scripts/test.sh package

@@ -39,6 +39,22 @@ function(weft_add_test name)
   endif()
 endfunction()
 
+# weft_add_fuzz_test(<name> <source>...): tests/fuzz/<name>.cpp, a libFuzzer target, with a driver of our own that mutates
+# tests/fuzz/corpus/<name> (Debian's clang would be another 100 MB). Its sources are compiled once more, with sanitizers.
+function(weft_add_fuzz_test name)
+  set(target fuzz_${name})
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/tests/fuzz/mutate.cpp" "${PROJECT_SOURCE_DIR}/tests/fuzz/${name}.cpp" ${ARGN})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE weft_settings)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/fuzz")
+  if(NOT WEFT_SANITIZE)
+    target_compile_options(${target} PRIVATE -g -fsanitize=address,undefined -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  endif()
+  add_test(NAME fuzz/${name} COMMAND ${target} "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}")
+  _weft_set_test_properties(fuzz/${name} 1 fuzz "")
+endfunction()
+
 # weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>])
 #
 # Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). A sanitizer's runtime would have to

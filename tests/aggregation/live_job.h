@@ -18,20 +18,25 @@ inline constexpr Address kLoopback{0x7f000001, 0};
 
 class LiveSwitch {
  public:
-  explicit LiveSwitch(std::uint64_t epoch = 1, const UdpOptions& options = switch_options(), SwitchLimits limits = {}) {
-    auto transport = std::make_unique<UdpTransport>(options);
-    address = transport->local();
-    limits.port = address.port;
-    jobs = std::make_unique<Jobs>(limits, epoch);
-    loop = std::make_unique<SwitchLoop>(*jobs, std::move(transport));
-    thread = std::thread([this] { loop->run(); });
+  explicit LiveSwitch(std::uint64_t epoch = 1, const UdpOptions& options = switch_options())
+      : LiveSwitch(std::make_unique<UdpTransport>(options), epoch) {}
+  explicit LiveSwitch(std::unique_ptr<UdpTransport> transport, std::uint64_t epoch = 1) {
+    SwitchLimits limits;
+    limits.port = transport->local().port;
+    std::vector<std::unique_ptr<Transport>> transports;
+    transports.push_back(std::move(transport));
+    start(std::move(transports), limits, epoch);
   }
-  ~LiveSwitch() {
-    loop->stop();
-    thread.join();
-  }
+  ~LiveSwitch() { stop(); }
   LiveSwitch(const LiveSwitch&) = delete;
   LiveSwitch& operator=(const LiveSwitch&) = delete;
+
+  // As another process with other ports would.
+  void restart(std::vector<std::unique_ptr<Transport>> transports, const SwitchLimits& limits,
+               std::uint64_t epoch = 2) {
+    stop();
+    start(std::move(transports), limits, epoch);
+  }
 
   static UdpOptions switch_options() {
     UdpOptions options;
@@ -44,6 +49,19 @@ class LiveSwitch {
   std::unique_ptr<Jobs> jobs;
   std::unique_ptr<SwitchLoop> loop;
   std::thread thread;
+
+ private:
+  void start(std::vector<std::unique_ptr<Transport>> transports, const SwitchLimits& limits, std::uint64_t epoch) {
+    address = transports.front()->local();
+    jobs = std::make_unique<Jobs>(limits, epoch);
+    loop = std::make_unique<SwitchLoop>(*jobs, std::move(transports));
+    thread = std::thread([this] { loop->run(); });
+  }
+  void stop() {
+    loop->stop();
+    thread.join();
+    loop.reset();  // before the jobs that it refers to
+  }
 };
 
 struct LiveOptions {
@@ -55,6 +73,7 @@ struct LiveOptions {
   std::uint64_t session = 1;
   Duration timeout = std::chrono::seconds(60);
   std::function<std::optional<Admission>()> rejoin{};
+  std::function<std::unique_ptr<UdpTransport>(int rank)> make_transport{};  // on loopback unless given
 };
 
 // Sessions of all ranks, admitted and placed.
@@ -63,10 +82,7 @@ class LiveJob {
   LiveJob(LiveSwitch& target, const LiveOptions& options) : options(options) {
     std::vector<std::unique_ptr<UdpTransport>> transports;
     for (int rank = 0; rank < options.workers; ++rank) {
-      UdpOptions udp;
-      udp.local = kLoopback;
-      udp.segmentation = options.segmentation;
-      transports.push_back(std::make_unique<UdpTransport>(udp));
+      transports.push_back(options.make_transport ? options.make_transport(rank) : on_loopback());
       spec.addresses.push_back(transports.back()->local());
     }
     spec.name = "live";
@@ -108,6 +124,12 @@ class LiveJob {
   std::vector<std::unique_ptr<WorkerSession>> sessions;
 
  private:
+  [[nodiscard]] std::unique_ptr<UdpTransport> on_loopback() const {
+    UdpOptions udp;
+    udp.local = kLoopback;
+    udp.segmentation = options.segmentation;
+    return std::make_unique<UdpTransport>(udp);
+  }
   [[nodiscard]] WorkerOptions worker_options(const LiveSwitch& target, int rank) const {
     WorkerOptions worker;
     worker.mode = options.mode;

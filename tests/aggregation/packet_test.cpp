@@ -8,6 +8,7 @@
 #include "tests/aggregation/bytes.h"
 #include "weft/aggregation/byte_order.h"
 #include "weft/aggregation/extended_format.h"
+#include "weft/aggregation/packet_tag.h"
 #include "weft/aggregation/siphash.h"
 
 namespace weft::aggregation {
@@ -108,7 +109,7 @@ const std::string kGoldenExtended =
 
 TEST(ExtendedFormat, ReadsAndWritesTheGoldenPacket) {
   Bytes expected = from_hex(kGoldenExtended);
-  const std::uint64_t tag = siphash(kKey, expected);
+  const std::uint64_t tag = packet_tag(kKey, expected);
   expected.resize(expected.size() + 8);
   store_big_endian(expected.data() + expected.size() - 8, tag);
   const auto packet = decode(expected);
@@ -192,6 +193,18 @@ TEST(SipHash, AgreesWithItsSpecification) {
   EXPECT_EQ(siphash(kKey, message), 0x74f839c593dc67fdU);
   while (message.size() < 15) message.push_back(static_cast<std::byte>(message.size()));
   EXPECT_EQ(siphash(kKey, message), 0xa129ca6149be45e5U);
+}
+
+// From the description in packet_tag.h, computed by an independent program (Python integers).
+TEST(PacketTag, AgreesWithItsDescription) {
+  const std::vector<std::pair<std::size_t, std::uint64_t>> expected{
+      {0, 0xed742cc62fcdf5bU},   {1, 0x2613a09702fe6655U},  {31, 0x28847e9a99b62615U},
+      {32, 0x10cb6716a8186d23U}, {33, 0x9dec196eb6c13f28U}, {100, 0x466f6b7ba3b24613U}};
+  for (const auto& [size, tag] : expected) {
+    Bytes message;
+    while (message.size() < size) message.push_back(static_cast<std::byte>(message.size()));
+    EXPECT_EQ(packet_tag(kKey, message), tag) << size << " bytes";
+  }
 }
 
 }  // namespace

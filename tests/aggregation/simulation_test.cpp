@@ -88,7 +88,7 @@ SimulationOptions random_options(std::mt19937_64& random, Mode mode) {
 
 std::int64_t elements_wanted() {
   const char* text = std::getenv("WEFT_AGGREGATION_ELEMENTS");
-  return text != nullptr ? std::atoll(text) : 2'000'000;
+  return text != nullptr ? std::atoll(text) : 600'000;
 }
 
 class Simulation : public testing::TestWithParam<Mode> {};
@@ -109,7 +109,7 @@ TEST_P(Simulation, RandomRunsHaveNoWrongElement) {
     for (std::size_t i = 1 + random() % 6; i > 0; --i) lengths.push_back(random() % 20'000);
     ASSERT_EQ(run % 2 == 0 ? wrong_integers(job, options, lengths) : wrong_floats(job, options, lengths), 0U)
         << "run " << run << ", " << options.workers << " workers";
-    for (const std::size_t length : lengths) summed += static_cast<std::int64_t>(length) * options.workers;
+    for (const std::size_t length : lengths) summed += static_cast<std::int64_t>(length);
   }
   RecordProperty("elements", std::to_string(summed));
 }

@@ -66,8 +66,8 @@ class SwitchDriver {
     Outbox out;
     jobs.handle(bytes, from, Time{++now}, out);
     std::vector<Sent> sent;
-    out.for_each_run(1, 1 << 20, [&](auto to, auto run, std::size_t /*size*/) {
-      sent.push_back({{to.begin(), to.end()}, {run.begin(), run.end()}});
+    out.for_each_run(1, 1 << 20, [&](auto to, auto run) {
+      sent.push_back({{to.begin(), to.end()}, {run[0].begin(), run[0].end()}});
     });
     return sent;
   }

@@ -27,6 +27,8 @@ class AggregationSwitch {
   bool end(std::uint64_t session);
   [[nodiscard]] std::vector<std::uint64_t> idle_sessions(Duration longest, Time now) const;
   [[nodiscard]] Snapshot snapshot(Time now) const;
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
+  [[nodiscard]] std::vector<Address> sources(std::uint16_t port) const;
 
   void handle(std::span<const std::byte> bytes, const Address& from, Time now, Outbox& out);
 
@@ -44,6 +46,7 @@ class AggregationSwitch {
   void aggregate(AdmittedJob& job, int rank, const Packet& packet, const Address& from, Outbox& out);
   void send_sum(AdmittedJob& job, const Head& head, std::span<const Address> to, Outbox& out);
   void send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Address> to, Outbox& out);
+  [[nodiscard]] std::uint16_t choose_port(Mode mode) const;
   void reject_stray(Rejected cause, std::size_t bytes);
 
   SwitchLimits limits_;
@@ -53,6 +56,7 @@ class AggregationSwitch {
   std::uint64_t admitted_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t ended_ = 0;
+  std::uint64_t changes_ = 0;
   Counters strays_;
   std::map<std::uint64_t, std::unique_ptr<AdmittedJob>> jobs_;  // by session
   std::unordered_map<std::uint32_t, AdmittedJob*> by_number_;   // extended

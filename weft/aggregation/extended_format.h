@@ -7,7 +7,7 @@
 //   bytes 16-23  sequence         bytes 24-27  operation
 //   bytes 28-29  slot             bytes 30-31  number of exponents
 //   bytes 32-33  number of elements            bytes 34-35  zero
-//   then the exponents, zeros up to a multiple of 4, the elements, and 8 bytes of SipHash-2-4 over all before it
+//   then the exponents, zeros up to a multiple of 4, the elements, and 8 bytes of tag (packet_tag.h) over all before it
 #pragma once
 
 #include "weft/aggregation/packet.h"

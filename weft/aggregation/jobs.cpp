@@ -44,6 +44,16 @@ Snapshot Jobs::snapshot(Time now) const {
   return switch_->snapshot(now);
 }
 
+std::uint64_t Jobs::changes() const {
+  const std::lock_guard lock(mutex_);
+  return switch_->changes();
+}
+
+std::vector<Address> Jobs::sources(std::uint16_t port) const {
+  const std::lock_guard lock(mutex_);
+  return switch_->sources(port);
+}
+
 void Jobs::handle(std::span<const std::byte> packet, const Address& from, Time now, Outbox& out) {
   const std::lock_guard lock(mutex_);
   switch_->handle(packet, from, now, out);

@@ -20,9 +20,12 @@ class Outbox;
 
 struct SwitchLimits {
   int jobs = 64;
-  int slots = 16384;             // of all jobs together
-  int slots_per_job = 2048;      // a job's quota at most
-  std::uint16_t port = 48864;    // told to workers in the Admission
+  int slots = 16384;           // of all jobs together
+  int slots_per_job = 2048;    // a job's quota at most
+  std::uint16_t port = 48864;  // told to workers in the Admission
+  // Ports from `port` on. Above 1, extended jobs are spread over all but the first: a flood of one job, or of
+  // strangers, then fills only its own port's buffer. SwitchML's clients know one port; its switches listen on 16.
+  int ports = 1;
   int largest_payload = 65'507;  // bytes of UDP payload; what IPv4 can carry at most
 };
 
@@ -55,6 +58,11 @@ class Jobs {
   std::vector<std::uint64_t> end_idle(Duration longest, Time now);
 
   [[nodiscard]] Snapshot snapshot(Time now) const;
+
+  // Changes whenever a job or a worker comes, moves or goes.
+  [[nodiscard]] std::uint64_t changes() const;
+  // The places of all workers whose job has this port.
+  [[nodiscard]] std::vector<Address> sources(std::uint16_t port) const;
 
   // The data plane: one packet in, any number out. For the event loop.
   void handle(std::span<const std::byte> packet, const Address& from, Time now, Outbox& out);

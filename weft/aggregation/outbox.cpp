@@ -3,35 +3,47 @@
 #include <algorithm>
 
 namespace weft::aggregation {
+namespace {
 
-std::span<std::byte> Outbox::add(std::span<const Address> to, std::size_t size) {
-  if (used_ + size > memory_.size()) memory_.resize(2 * (used_ + size));
-  if (goes_with_last(to)) {
-    parcels_.push_back({used_, size, parcels_.back().first_receiver, to.size()});
+constexpr std::size_t kPieceBytes = 1 << 18;  // several of the largest packets
+
+}  // namespace
+
+std::span<std::byte> Outbox::add(std::span<const Address> receivers, std::size_t size) {
+  const std::span<std::byte> packet(reserve(size), size);
+  append(receivers, packet);
+  return packet;
+}
+
+void Outbox::append(std::span<const Address> receivers, Packet packet) {
+  if (!packets_.empty() && std::ranges::equal(receivers_of(packets_.size() - 1), receivers)) {
+    receivers_.push_back(receivers_.back());
   } else {
-    parcels_.push_back({used_, size, receivers_.size(), to.size()});
-    receivers_.insert(receivers_.end(), to.begin(), to.end());
+    receivers_.push_back({addresses_.size(), receivers.size()});
+    addresses_.insert(addresses_.end(), receivers.begin(), receivers.end());
   }
+  packets_.push_back(packet);
+}
+
+std::byte* Outbox::reserve(std::size_t size) {
+  if (used_ + size > kPieceBytes) ++piece_, used_ = 0;
+  if (piece_ == pieces_.size()) pieces_.push_back(std::make_unique_for_overwrite<std::byte[]>(kPieceBytes));
   used_ += size;
-  return std::span(memory_).subspan(used_ - size, size);
+  return pieces_[piece_].get() + used_ - size;
 }
 
 void Outbox::clear() {
-  used_ = 0;
+  packets_.clear();
   receivers_.clear();
-  parcels_.clear();
-}
-
-bool Outbox::goes_with_last(std::span<const Address> to) const {
-  return !parcels_.empty() && std::ranges::equal(receivers(parcels_.back()), to);
+  addresses_.clear();
+  piece_ = used_ = 0;
 }
 
 std::size_t Outbox::run_length(std::size_t first, std::size_t most, std::size_t bytes) const {
-  const Parcel& start = parcels_[first];
+  const std::size_t size = packets_[first].size();
   std::size_t length = 1;
-  while (length < most && first + length < parcels_.size() && (length + 1) * start.size <= bytes) {
-    const Parcel& next = parcels_[first + length];
-    if (next.size != start.size || next.first_receiver != start.first_receiver) break;
+  while (length < most && first + length < packets_.size() && (length + 1) * size <= bytes &&
+         packets_[first + length].size() == size && receivers_[first + length] == receivers_[first]) {
     ++length;
   }
   return length;

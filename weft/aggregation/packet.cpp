@@ -2,7 +2,7 @@
 
 #include "weft/aggregation/byte_order.h"
 #include "weft/aggregation/extended_format.h"
-#include "weft/aggregation/siphash.h"
+#include "weft/aggregation/packet_tag.h"
 #include "weft/aggregation/switchml_format.h"
 
 namespace weft::aggregation {
@@ -31,12 +31,12 @@ Body write_head(std::span<std::byte> bytes, const Head& head, const Shape& shape
 void seal(std::span<std::byte> bytes, Mode mode, const PacketKey& key) {
   if (mode == Mode::kSwitchMl) return;
   const auto tagged = bytes.first(bytes.size() - extended::kTagBytes);
-  store_big_endian(bytes.data() + tagged.size(), siphash(key, tagged));
+  store_big_endian(bytes.data() + tagged.size(), packet_tag(key, tagged));
 }
 
 bool is_authentic(std::span<const std::byte> bytes, const PacketKey& key) {
   const auto tagged = bytes.first(bytes.size() - extended::kTagBytes);
-  return load_big_endian<std::uint64_t>(bytes.data() + tagged.size()) == siphash(key, tagged);
+  return load_big_endian<std::uint64_t>(bytes.data() + tagged.size()) == packet_tag(key, tagged);
 }
 
 }  // namespace weft::aggregation

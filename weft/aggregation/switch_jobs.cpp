@@ -31,7 +31,7 @@ std::variant<Admission, Refusal> AggregationSwitch::admit(const JobSpec& spec, T
     ++refused_;
     return *std::move(refusal);
   }
-  const Admission admission{epoch_, ++last_job_, slots, limits_.port, spec.first_operation.value_or(0)};
+  const Admission admission{epoch_, ++last_job_, slots, choose_port(spec.mode), spec.first_operation.value_or(0)};
   AdmittedJob& job = *(jobs_[spec.session] = std::make_unique<AdmittedJob>(spec, admission, now));
   if (spec.mode == Mode::kExtended) by_number_[admission.job] = &job;
   for (std::size_t rank = 0; rank < spec.addresses.size() && spec.mode == Mode::kSwitchMl; ++rank) {
@@ -39,6 +39,7 @@ std::variant<Admission, Refusal> AggregationSwitch::admit(const JobSpec& spec, T
   }
   slots_assigned_ += slots;
   ++admitted_;
+  ++changes_;
   return admission;
 }
 
@@ -58,6 +59,7 @@ std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, con
     by_source_[address] = {&job, rank};
   }
   job.place(rank, address);
+  ++changes_;
   return {};
 }
 
@@ -75,6 +77,7 @@ bool AggregationSwitch::end(std::uint64_t session) {
   slots_assigned_ -= job->pool.slots();
   jobs_.erase(found);
   ++ended_;
+  ++changes_;
   return true;
 }
 
@@ -84,6 +87,29 @@ std::vector<std::uint64_t> AggregationSwitch::idle_sessions(Duration longest, Ti
     if (job->idle(now) > longest) sessions.push_back(session);
   }
   return sessions;
+}
+
+// The one that fewest jobs have.
+std::uint16_t AggregationSwitch::choose_port(Mode mode) const {
+  if (limits_.ports <= 1 || mode == Mode::kSwitchMl) return limits_.port;
+  std::map<int, int> jobs;
+  for (const auto& [session, job] : jobs_) ++jobs[job->admission().port];
+  int best = limits_.port + 1;
+  for (int port = best; port < limits_.port + limits_.ports; ++port) {
+    if (jobs[port] < jobs[best]) best = port;
+  }
+  return static_cast<std::uint16_t>(best);
+}
+
+std::vector<Address> AggregationSwitch::sources(std::uint16_t port) const {
+  std::vector<Address> sources;
+  for (const auto& [session, job] : jobs_) {
+    if (job->admission().port != port) continue;
+    for (const auto& place : job->places()) {
+      if (place) sources.push_back(*place);
+    }
+  }
+  return sources;
 }
 
 Snapshot AggregationSwitch::snapshot(Time now) const {

@@ -1,29 +1,78 @@
 #include "weft/aggregation/switch_loop.h"
 
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <system_error>
+
 #include "weft/aggregation/aggregation_switch.h"
 
 namespace weft::aggregation {
+namespace {
+
+// A new job's port still has the filter of the last one for so long at most.
+constexpr int kLongestWaitMs = 20;
+
+std::vector<std::unique_ptr<Transport>> single(std::unique_ptr<Transport> transport) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  transports.push_back(std::move(transport));
+  return transports;
+}
+
+}  // namespace
+
+SwitchLoop::SwitchLoop(Jobs& jobs, std::vector<std::unique_ptr<Transport>> transports)
+    : jobs_(jobs), transports_(std::move(transports)), stops_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (stops_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  for (const auto& transport : transports_) waiting_.push_back({transport->descriptor(), POLLIN, 0});
+  waiting_.push_back({stops_.get(), POLLIN, 0});
+}
 
 SwitchLoop::SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport)
-    : jobs_(jobs), transport_(std::move(transport)) {}
+    : SwitchLoop(jobs, single(std::move(transport))) {}
 
 void SwitchLoop::run() {
-  Outbox out;
-  const Transport::Receiver take = [&](const PacketRun& run) {
+  while (!stopping_) {
+    const std::vector<Transport*> ready = wait_for_packets();
+    follow_changes();
+    for (Transport* transport : ready) serve(*transport);
+  }
+}
+
+std::vector<Transport*> SwitchLoop::wait_for_packets() {
+  std::vector<Transport*> ready;
+  if (::poll(waiting_.data(), waiting_.size(), transports_.size() > 1 ? kLongestWaitMs : -1) <= 0) return ready;
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (waiting_[i].revents != 0) ready.push_back(transports_[i].get());
+  }
+  return ready;
+}
+
+void SwitchLoop::serve(Transport& transport) {
+  transport.receive(Duration{0}, [&](const PacketRun& run) {
     const Time now = steady_now();
     jobs_.with_switch([&](AggregationSwitch& aggregation) {
-      run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, run.from, now, out); });
+      run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, run.from, now, out_); });
     });
-  };
-  while (!stopping_) {
-    transport_->receive(std::chrono::seconds(1), take);
-    transport_->send(out);
+  });
+  transport.send(out_);
+}
+
+// The first port stays open: strangers are counted there, and told where a job is unknown.
+void SwitchLoop::follow_changes() {
+  if (transports_.size() < 2) return;
+  const std::uint64_t changes = jobs_.changes();
+  if (changes == changes_) return;
+  changes_ = changes;
+  for (std::size_t i = 1; i < transports_.size(); ++i) {
+    transports_[i]->accept_only(jobs_.sources(transports_[i]->local().port));
   }
 }
 
 void SwitchLoop::stop() {
   stopping_ = true;
-  transport_->wake();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(stops_.get(), &one, sizeof one);
 }
 
 }  // namespace weft::aggregation

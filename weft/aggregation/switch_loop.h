@@ -1,9 +1,14 @@
-// The switch's event loop: packets from a transport into the jobs, what they answer out again.
+// The switch's event loop: packets from its ports into the jobs, what they answer out again.
 #pragma once
 
-#include <atomic>
-#include <memory>
+#include <poll.h>
 
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "weft/aggregation/file_descriptor.h"
 #include "weft/aggregation/jobs.h"
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/transport.h"
@@ -12,18 +17,29 @@ namespace weft::aggregation {
 
 class SwitchLoop {
  public:
-  // The jobs outlive the loop.
+  // One transport for each of SwitchLimits::ports, in order; the jobs outlive the loop. Of every port a batch is taken
+  // in turn, so that a flooded one cannot keep the others waiting; all but the first let only their jobs' workers in.
+  SwitchLoop(Jobs& jobs, std::vector<std::unique_ptr<Transport>> transports);
   SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport);
 
-  [[nodiscard]] Address address() const { return transport_->local(); }
+  // Of the first port.
+  [[nodiscard]] Address address() const { return transports_.front()->local(); }
   // Until stop(). The thread that runs it does nothing else.
   void run();
   // From any thread; run() returns soon, or at once if it is called later.
   void stop();
 
  private:
+  [[nodiscard]] std::vector<Transport*> wait_for_packets();
+  void serve(Transport& transport);
+  void follow_changes();
+
   Jobs& jobs_;
-  std::unique_ptr<Transport> transport_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  FileDescriptor stops_;         // an eventfd
+  std::vector<pollfd> waiting_;  // each transport, then stops_
+  Outbox out_;
+  std::uint64_t changes_ = 0;  // of the jobs, that the ports' filters know
   std::atomic<bool> stopping_ = false;
 };
 

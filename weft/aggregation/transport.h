@@ -49,6 +49,12 @@ class Transport {
   virtual bool receive(Duration longest, const Receiver& receiver) = 0;
   // Ends a receive() that waits, or the next one. From any thread.
   virtual void wake() = 0;
+
+  // What becomes readable when packets are here, for a loop over several transports.
+  [[nodiscard]] virtual int descriptor() const = 0;
+  // Packets from elsewhere need not be handed in, and should not take room from those that are; port 0: any. None: all
+  // may come in. Only a help against floods: who sent a packet is checked again.
+  virtual void accept_only(std::span<const Address> sources) = 0;
 };
 
 }  // namespace weft::aggregation

@@ -10,9 +10,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 #include <system_error>
 
 #include "weft/aggregation/outbox.h"
+#include "weft/aggregation/source_filter.h"
 
 namespace weft::aggregation {
 namespace {
@@ -56,15 +58,13 @@ bool enable_gro(int socket) {
 struct Message {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   sockaddr_in peer{};
-  iovec memory{};
   msghdr header{};
 
-  Message(void* bytes, std::size_t size) {
-    memory = {bytes, size};
+  explicit Message(std::span<iovec> memory) {
     header.msg_name = &peer;
     header.msg_namelen = sizeof peer;
-    header.msg_iov = &memory;
-    header.msg_iovlen = 1;
+    header.msg_iov = memory.data();
+    header.msg_iovlen = memory.size();
   }
   void ask_for_segments_of(std::uint16_t size) {
     header.msg_control = control.data();
@@ -126,34 +126,37 @@ int UdpTransport::receive_buffer() const {
 
 void UdpTransport::send(Outbox& out) {
   out.for_each_run(kMostSegments, kMostBytes,
-                   [&](std::span<const Address> to, std::span<const std::byte> bytes, std::size_t packet_size) {
-                     for (const Address& receiver : to) send_run(receiver, bytes, packet_size);
+                   [&](std::span<const Address> to, std::span<const Outbox::Packet> packets) {
+                     for (const Address& receiver : to) send_run(receiver, packets);
                    });
   out.clear();
 }
 
-void UdpTransport::send_run(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size) {
-  if (gso_ && bytes.size() > packet_size) {
-    if (try_send(to, bytes, packet_size)) return;
+void UdpTransport::send_run(const Address& to, std::span<const Outbox::Packet> packets) {
+  if (gso_ && packets.size() > 1) {
+    if (try_send(to, packets)) return;
     gso_ = false;  // the route's device cannot: a tunnel, or packets that are longer than its MTU
   }
-  for (std::size_t at = 0; at < bytes.size(); at += packet_size) {
-    if (!try_send(to, bytes.subspan(at, packet_size), packet_size))
-      fail("a packet to " + to.describe() + " cannot be sent");
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    if (!try_send(to, packets.subspan(i, 1))) fail("a packet to " + to.describe() + " cannot be sent");
   }
 }
 
 // False only where another way of sending might do; what the network refuses at the moment is lost, as it would be
 // later.
-bool UdpTransport::try_send(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size) {
-  Message message(const_cast<std::byte*>(bytes.data()), bytes.size());
+bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> packets) {
+  std::array<iovec, kMostSegments> pieces;
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    pieces[i] = {const_cast<std::byte*>(packets[i].data()), packets[i].size()};
+  }
+  Message message({pieces.data(), packets.size()});
   message.peer = to_socket_address(to);
-  if (bytes.size() > packet_size) message.ask_for_segments_of(static_cast<std::uint16_t>(packet_size));
+  if (packets.size() > 1) message.ask_for_segments_of(static_cast<std::uint16_t>(packets[0].size()));
   while (::sendmsg(socket_.get(), &message.header, 0) < 0) {
     if (errno == EINTR) continue;
     if ((errno == EAGAIN || errno == ENOBUFS) && wait_for_room()) continue;
     if (errno == EINVAL || errno == EMSGSIZE || errno == EIO || errno == EOPNOTSUPP) return false;
-    lost_ += bytes.size() / packet_size;
+    lost_ += packets.size();
     break;
   }
   return true;
@@ -184,7 +187,8 @@ bool UdpTransport::wait(Duration longest) const {
 }
 
 bool UdpTransport::read_run(const Receiver& receiver) {
-  Message message(buffer_.data(), buffer_.size());
+  iovec memory{buffer_.data(), buffer_.size()};
+  Message message({&memory, 1});
   message.header.msg_control = message.control.data();
   message.header.msg_controllen = message.control.size();
   const ssize_t size = ::recvmsg(socket_.get(), &message.header, 0);
@@ -200,9 +204,21 @@ void UdpTransport::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &one, sizeof one);
 }
 
+void UdpTransport::accept_only(std::span<const Address> sources) { filter_sources(socket_.get(), sources); }
+
 void UdpTransport::drain_wakes() const {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t read = ::read(wakes_.get(), &count, sizeof count);
+}
+
+std::vector<std::unique_ptr<Transport>> open_udp_ports(UdpOptions options, int ports) {
+  if (ports < 1 || (ports > 1 && (options.local.port == 0 || options.local.port + ports > 65'536))) {
+    throw std::invalid_argument(std::to_string(ports) + " UDP ports from " + options.local.describe() +
+                                " on; expected at least 1, and for more than 1 a first port that leaves room");
+  }
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int i = 0; i < ports; ++i, ++options.local.port) transports.push_back(std::make_unique<UdpTransport>(options));
+  return transports;
 }
 
 }  // namespace weft::aggregation

@@ -1,9 +1,11 @@
 // UDP sockets, with the kernel's segmentation both ways (GSO, GRO): one system call moves up to 64 packets.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "weft/aggregation/file_descriptor.h"
+#include "weft/aggregation/outbox.h"
 #include "weft/aggregation/transport.h"
 
 namespace weft::aggregation {
@@ -25,6 +27,8 @@ class UdpTransport final : public Transport {
   void send(Outbox& out) override;
   bool receive(Duration longest, const Receiver& receiver) override;
   void wake() override;
+  [[nodiscard]] int descriptor() const override { return socket_.get(); }
+  void accept_only(std::span<const Address> sources) override;
 
   [[nodiscard]] bool segments_out() const { return gso_; }
   [[nodiscard]] bool segments_in() const { return gro_; }
@@ -34,8 +38,8 @@ class UdpTransport final : public Transport {
   [[nodiscard]] std::uint64_t lost_on_sending() const { return lost_; }
 
  private:
-  void send_run(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size);
-  [[nodiscard]] bool try_send(const Address& to, std::span<const std::byte> bytes, std::size_t packet_size);
+  void send_run(const Address& to, std::span<const Outbox::Packet> packets);
+  [[nodiscard]] bool try_send(const Address& to, std::span<const Outbox::Packet> packets);
   [[nodiscard]] bool wait_for_room() const;
   [[nodiscard]] bool wait(Duration longest) const;
   bool read_run(const Receiver& receiver);
@@ -49,5 +53,9 @@ class UdpTransport final : public Transport {
   std::uint64_t lost_ = 0;
   std::vector<std::byte> buffer_;
 };
+
+// So many consecutive ports from options.local's on, for a SwitchLoop. Throws std::system_error naming the one that
+// cannot be had, std::invalid_argument for several ports from no particular one on.
+[[nodiscard]] std::vector<std::unique_ptr<Transport>> open_udp_ports(UdpOptions options, int ports);
 
 }  // namespace weft::aggregation

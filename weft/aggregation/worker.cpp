@@ -1,7 +1,6 @@
 #include "weft/aggregation/worker.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "weft/partition/scramble.h"
 
@@ -19,7 +18,14 @@ Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const
       round_trip_(retransmission),
       slots_(static_cast<std::size_t>(identity.layout.window)),
       first_operation_(admission.first_operation),
-      next_due_(kNever) {}
+      next_due_(kNever) {
+  // At once for the largest packet: they must not move while they wait to be sent.
+  const Layout& layout = identity.layout;
+  const std::size_t largest = packet_size(layout.mode, full_shape(layout.mode, layout.packet_elements));
+  for (WorkerSlot& slot : slots_) {
+    for (WorkerSlot::SentPacket& packet : slot.sent) packet.bytes.reserve(largest);
+  }
+}
 
 void Worker::begin(Operation& operation, Time now, Outbox& out) {
   operation_ = &operation;
@@ -58,15 +64,14 @@ void Worker::send_next(int index, Time now, Outbox& out) {
   seal(packet.bytes, head.mode, identity_.key);
   slot.waiting = true;
   slot.tries = 0;
-  slot.sent_at = now;
+  slot.first_sent_at = slot.sent_at = now;
   slot.due = now + round_trip_.timeout(0);
   next_due_ = std::min(next_due_, slot.due);
   transmit(packet, out);
 }
 
 void Worker::transmit(const WorkerSlot::SentPacket& packet, Outbox& out) {
-  const std::span<std::byte> bytes = out.add(identity_.switch_address, packet.bytes.size());
-  std::memcpy(bytes.data(), packet.bytes.data(), bytes.size());
+  out.add_kept(identity_.switch_address, packet.bytes);
   ++counts_.sent;
 }
 
@@ -115,7 +120,7 @@ void Worker::take_result(const Packet& packet, Time now, Outbox& out) {
   }
   if (silent_) end_silence(now);
   last_progress_ = now;
-  if (slot.tries == 0) round_trip_.measured(now - slot.sent_at);
+  round_trip_.answered(now - slot.first_sent_at, now - slot.sent_at, slot.tries);
   slot.replaying = false;
   if (!slot.waiting) return;  // had it before the switch began anew
   slot.waiting = false;
@@ -137,9 +142,9 @@ void Worker::end_silence(Time now) {
 
 void Worker::on_time(Time now, Outbox& out) {
   if (now < next_due_) return;
-  // Nothing came back since last time: the switch or a peer is away, and to send it everything would help nobody.
+  // Nothing at all came back: the switch or a peer is away, and to send it everything again would help nobody.
+  silent_ = silent_ || now - last_progress_ >= round_trip_.timeout(0);
   int allowed = silent_ ? options_.probes : static_cast<int>(slots_.size());
-  bool any = false;
   next_due_ = kNever;
   for (WorkerSlot& slot : slots_) {
     if (!slot.active()) continue;
@@ -147,11 +152,9 @@ void Worker::on_time(Time now, Outbox& out) {
       ++slot.tries;
       slot.due = now + round_trip_.timeout(slot.tries);
       if (allowed-- > 0) send_again(slot, now, out);
-      any = true;
     }
     next_due_ = std::min(next_due_, slot.due);
   }
-  silent_ = silent_ || any;
 }
 
 void Worker::send_again(WorkerSlot& slot, Time now, Outbox& out) {
@@ -176,6 +179,7 @@ void Worker::readdress(WorkerSlot::SentPacket& packet) {
 void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
   admission_ = admission;
   job_in_doubt_ = false;
+  silent_ = false;
   last_progress_ = now;
   next_due_ = kNever;
   for (WorkerSlot& slot : slots_) {
@@ -183,7 +187,8 @@ void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
     readdress(slot.last());
     if (slot.turns > 1) readdress(slot.before_last());
     slot.replaying = true;
-    slot.tries = 1;  // what is measured now is not a round trip
+    slot.tries = 1;  // what passes now is not a round trip
+    slot.first_sent_at = now;
     slot.due = now + round_trip_.timeout(1);
     next_due_ = std::min(next_due_, slot.due);
     send_again(slot, now, out);

@@ -84,7 +84,7 @@ class Worker {
   int waiting_ = 0;  // slots
   bool job_in_doubt_ = false;
   bool operations_differ_ = false;
-  bool silent_ = false;  // nothing came since packets were last sent again
+  bool silent_ = false;  // no result for longer than one should take
   Time next_due_{0};
   Time last_progress_{0};
   WorkerCounts counts_;

@@ -26,7 +26,8 @@ struct WorkerSlot {
   // peer may not have had the result.
   bool replaying = false;
   int tries = 0;
-  Time sent_at{0};
+  Time first_sent_at{0};
+  Time sent_at{0};  // last
   Time due{0};
   std::array<SentPacket, 2> sent;  // by the sequence's lowest bit
 

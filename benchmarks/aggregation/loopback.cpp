@@ -1,0 +1,112 @@
+// Sums through a switch on this host's loopback: bandwidth, and processor time for each packet.
+//
+// loopback [workers]: prints one JSON line a figure; ratios are against what docs/aggregation.md promises.
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+
+#include "tests/aggregation/live_job.h"
+
+namespace {
+
+using namespace weft::aggregation;
+
+constexpr std::size_t kElements = (16U << 20) / 4;
+constexpr int kRounds = 12;
+constexpr double kPromisedGigabits = 4;
+constexpr double kPromisedNanoseconds = 400;
+
+double cpu_seconds(std::thread& thread) {
+  clockid_t clock{};
+  timespec time{};
+  if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0) return 0;
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double own_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void report(const std::string& name, double value, const char* unit, const std::string& peer, double ratio) {
+  std::printf("{\"name\": \"aggregation/%s\", \"value\": %.3f, \"unit\": \"%s\", \"peer\": \"%s\", \"ratio\": %.3f}\n",
+              name.c_str(), value, unit, peer.c_str(), ratio);
+  std::fflush(stdout);
+}
+
+struct Figures {
+  double gigabits = 0;  // of the best round: the machine may be busy
+  double median_gigabits = 0;
+  double switch_nanoseconds = 0;  // per packet that it received, with all that it sent
+  double worker_nanoseconds = 0;  // per packet sent and received
+  double retransmitted = 0;       // share of packets
+};
+
+template <class Number>
+Figures measure(const LiveOptions& options) {
+  LiveSwitch target;
+  LiveJob job(target, options);
+  std::vector<double> seconds;
+  double worker_cpu = 0;
+  const double switch_before = cpu_seconds(target.thread);
+  job.run([&](int rank, WorkerSession& session) {
+    std::vector<Number> in(kElements);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<Number>(i % 1000) + static_cast<Number>(rank);
+    std::vector<Number> out(kElements);
+    const double before = own_cpu_seconds();
+    for (int round = 0; round < kRounds; ++round) {
+      const auto start = std::chrono::steady_clock::now();
+      session.all_reduce(std::span<const Number>(in), std::span(out));
+      if (rank == 0) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    if (rank == 0) worker_cpu = own_cpu_seconds() - before;
+  });
+  const auto switch_packets = static_cast<double>(target.jobs->snapshot(steady_now()).jobs[0].counters.packets_in);
+  const WorkerStatistics statistics = job.sessions[0]->statistics();
+  std::ranges::sort(seconds);
+  Figures figures;
+  figures.gigabits = 8e-9 * 4 * kElements / seconds.front();
+  figures.median_gigabits = 8e-9 * 4 * kElements / seconds[seconds.size() / 2];
+  figures.switch_nanoseconds = 1e9 * (cpu_seconds(target.thread) - switch_before) / switch_packets;
+  figures.worker_nanoseconds = 1e9 * worker_cpu / static_cast<double>(statistics.packets_sent);
+  figures.retransmitted =
+      static_cast<double>(statistics.retransmissions) / static_cast<double>(statistics.packets_sent);
+  return figures;
+}
+
+template <class Number>
+void run(const std::string& name, const LiveOptions& options) {
+  const Figures figures = measure<Number>(options);
+  const std::string full = name + "/" + std::to_string(options.workers);
+  report("bandwidth/" + full, figures.median_gigabits, "Gbit/s", "promised 4 Gbit/s",
+         figures.median_gigabits / kPromisedGigabits);
+  report("switch_cpu_per_packet/" + full, figures.switch_nanoseconds, "ns", "promised 400 ns",
+         figures.switch_nanoseconds / kPromisedNanoseconds);
+  report("worker_cpu_per_packet/" + full, figures.worker_nanoseconds, "ns",
+         "retransmitted " + std::to_string(figures.retransmitted), 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  LiveOptions options;
+  options.workers = argc > 1 ? std::atoi(argv[1]) : 2;
+  options.window = argc > 2 ? std::atoi(argv[2]) : 256;
+  options.mode = Mode::kSwitchMl;
+  run<std::int32_t>("switchml/int32", options);
+  run<float>("switchml/float32", options);
+  options.segmentation = false;
+  run<std::int32_t>("switchml_without_segmentation/int32", options);
+  options.segmentation = true;
+  options.mode = Mode::kExtended;
+  options.packet_elements = 320;
+  run<float>("extended/float32", options);
+  return 0;
+}

@@ -1,0 +1,119 @@
+// A switch with several ports: what one job or a stranger floods does not get into another job's way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "tests/aggregation/live_job.h"
+
+namespace weft::aggregation {
+namespace {
+
+constexpr int kPorts = 3;
+
+// Consecutive ports of loopback that nobody has.
+std::vector<std::unique_ptr<Transport>> open_ports(Address& first) {
+  for (first = {kLoopback.ipv4, 42'000}; first.port < 60'000; first.port += kPorts) {
+    try {
+      UdpOptions options = LiveSwitch::switch_options();
+      options.local = first;
+      return open_udp_ports(options, kPorts);
+    } catch (const std::system_error&) {
+    }
+  }
+  throw std::runtime_error("no free ports");
+}
+
+class Ports : public testing::Test {
+ protected:
+  Ports() {
+    auto transports = open_ports(target.address);
+    SwitchLimits limits;
+    limits.port = target.address.port;
+    limits.ports = kPorts;
+    target.restart(std::move(transports), limits);
+  }
+
+  // Sends until the object goes: as fast as it can, from a socket of its own or a worker's address.
+  class Flood {
+   public:
+    Flood(const Address& to, std::size_t size) {
+      UdpOptions options;
+      options.local = kLoopback;
+      transport_ = std::make_unique<UdpTransport>(options);
+      thread_ = std::thread([this, to, size] {
+        Outbox out;
+        while (!stop_) {
+          for (int i = 0; i < 32; ++i) std::ranges::fill(out.add(to, size), std::byte{0x77});
+          transport_->send(out);
+          sent_ += 32;
+        }
+      });
+    }
+    ~Flood() {
+      stop_ = true;
+      thread_.join();
+    }
+    [[nodiscard]] std::int64_t sent() const { return sent_; }
+
+   private:
+    std::unique_ptr<UdpTransport> transport_;
+    std::atomic<bool> stop_ = false;
+    std::atomic<std::int64_t> sent_ = 0;
+    std::thread thread_;
+  };
+
+  void expect_sums(LiveJob& job) {
+    job.run([&](int rank, WorkerSession& session) {
+      for (int number = 0; number < 5; ++number) {
+        std::vector<std::int32_t> data(50'000, rank + number);
+        session.all_reduce(std::span<const std::int32_t>(data), std::span(data));
+        ASSERT_EQ(std::ranges::count(data, 1 + 2 * number), 50'000);
+      }
+    });
+  }
+
+  LiveSwitch target;
+};
+
+TEST_F(Ports, ExtendedJobsGetPortsOfTheirOwnAndSwitchMlsTheFirst) {
+  LiveJob first(target, {.session = 1});
+  LiveJob second(target, {.session = 2});
+  LiveJob classic(target, {.mode = Mode::kSwitchMl, .session = 3});
+  EXPECT_EQ(first.admission.port, target.address.port + 1);
+  EXPECT_EQ(second.admission.port, target.address.port + 2);
+  EXPECT_EQ(classic.admission.port, target.address.port);
+  for (LiveJob* job : {&first, &second, &classic}) expect_sums(*job);
+  target.jobs->end(1);
+  EXPECT_EQ(LiveJob(target, {.session = 4}).admission.port, target.address.port + 1) << "where fewest are";
+}
+
+TEST_F(Ports, AStrangersFloodDoesNotReachAJobsPort) {
+  LiveJob job(target, {.session = 1});
+  expect_sums(job);  // after that the port's filter is there
+  const Counters before = target.jobs->snapshot(steady_now()).strays;
+  const Flood flood({target.address.ipv4, job.admission.port}, 300);
+  expect_sums(job);
+  while (flood.sent() < 1000) std::this_thread::yield();
+  const Counters after = target.jobs->snapshot(steady_now()).strays;
+  EXPECT_EQ(after.packets_in, before.packets_in) << "the kernel dropped them";
+}
+
+TEST_F(Ports, PortsThatCannotBeHadAreNamed) {
+  UdpOptions options = LiveSwitch::switch_options();
+  EXPECT_THROW((void)open_udp_ports(options, 2), std::invalid_argument);
+  options.local.port = 65'530;
+  EXPECT_THROW((void)open_udp_ports(options, 7), std::invalid_argument);
+  options.local = target.address;
+  EXPECT_THROW((void)open_udp_ports(options, 1), std::system_error) << "the switch has it";
+}
+
+TEST_F(Ports, AFloodOfTheFirstPortIsCountedAndOthersGoOn) {
+  LiveJob job(target, {.session = 1});
+  const Flood flood(target.address, 300);
+  expect_sums(job);
+  while (target.jobs->snapshot(steady_now()).strays.rejected_for(Rejected::kMalformed) == 0) std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace weft::aggregation

@@ -1,0 +1,45 @@
+#include "weft/aggregation/source_filter.h"
+
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+namespace weft::aggregation {
+namespace {
+
+// Of a UDP socket's packet, offset 0 is the UDP header; the IPv4 header is reached from the network offset.
+constexpr std::uint32_t kSourceAddress = static_cast<std::uint32_t>(SKF_NET_OFF) + 12;
+constexpr std::uint32_t kSourcePort = 0;
+constexpr std::uint32_t kWholePacket = 0xffffffff;
+constexpr std::uint32_t kNothing = 0;
+
+// Returns the packet if it is from there, else goes on behind.
+void append_source(std::vector<sock_filter>& program, const Address& source) {
+  const auto behind = static_cast<std::uint8_t>(source.port != 0 ? 3 : 1);
+  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kSourceAddress));
+  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, source.ipv4, 0, behind));
+  if (source.port != 0) {
+    program.push_back(BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kSourcePort));
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, source.port, 0, 1));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, kWholePacket));
+}
+
+}  // namespace
+
+void filter_sources(int socket, std::span<const Address> sources) {
+  std::vector<sock_filter> program;
+  for (const Address& source : sources) append_source(program, source);
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, kNothing));
+  if (sources.empty() || program.size() > BPF_MAXINSNS) {
+    const int unused = 0;
+    setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
+    return;
+  }
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  // Where the kernel refuses, every packet comes in and is checked there.
+  setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
+}
+
+}  // namespace weft::aggregation
