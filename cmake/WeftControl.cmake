@@ -1,15 +1,27 @@
 # The switch's control plane: gRPC code from the .proto files, the server's parts, the client's library of its own.
 #
 # gRPC and protobuf come from the system (CMake's modules for them differ between distributions, pkg-config's do not).
+# `make env` installs them; where somebody builds without, there is no switch, and the backend `sml` says so.
 include_guard()
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(grpcpp REQUIRED IMPORTED_TARGET grpc++)
-pkg_check_modules(protobuf REQUIRED IMPORTED_TARGET protobuf)
-find_package(yaml-cpp REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto)
-find_package(spdlog REQUIRED)
-find_program(PROTOC protoc REQUIRED)
-find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(grpcpp IMPORTED_TARGET grpc++)
+  pkg_check_modules(protobuf IMPORTED_TARGET protobuf)
+endif()
+find_package(yaml-cpp QUIET)
+find_package(OpenSSL QUIET COMPONENTS Crypto)
+find_package(spdlog QUIET)
+find_package(CLI11 QUIET)
+find_program(PROTOC protoc)
+find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
+mark_as_advanced(PROTOC GRPC_CPP_PLUGIN)
+if(grpcpp_FOUND AND protobuf_FOUND AND yaml-cpp_FOUND AND OpenSSL_FOUND AND spdlog_FOUND AND CLI11_FOUND AND PROTOC
+   AND GRPC_CPP_PLUGIN)
+  set(WEFT_HAS_SWITCH ON)
+else()
+  set(WEFT_HAS_SWITCH OFF)
+  message(STATUS "No weft-switch: it needs gRPC (grpc++, protoc, grpc_cpp_plugin), yaml-cpp, OpenSSL, spdlog and CLI11")
+endif()
 
 # Everything but gRPC, in weft/control; gRPC, in weft/control/rpc.
 function(weft_add_control)
@@ -56,7 +68,6 @@ endfunction()
 
 # apps/weft-switch: the daemon, in build/<preset>/bin.
 function(weft_add_switch)
-  find_package(CLI11 REQUIRED)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/weft-switch/*.cpp")
   add_executable(weft_switch ${sources})
   get_target_property(objects weft_control_rpc WEFT_OBJECTS)

@@ -25,6 +25,7 @@ struct CommandLine {
   bool open = false;
   int idle = 600;
   int slots = 16384;
+  int ports = 16;
   int embedded = 0;
   std::vector<std::string> command;
 };
@@ -54,6 +55,11 @@ void declare(CLI::App& app, CommandLine& line) {
   app.add_option("--slots", line.slots, "slots of all jobs together")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  app.add_option("--ports", line.ports,
+                 "UDP ports from --listen on: jobs in extended mode are spread over them, so that a flood of one job "
+                 "stays on its port")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
   app.add_option("--log-level", line.log_level, "debug, info, warn, error or off")
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
@@ -75,6 +81,7 @@ DaemonOptions options_of(const CommandLine& line) {
   options.open = line.open;
   options.idle = std::chrono::seconds(line.idle);
   options.limits.slots = line.slots;
+  options.limits.ports = line.ports;
   return options;
 }
 

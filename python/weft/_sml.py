@@ -7,6 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 import weft_autoload
+from torch._C._distributed_c10d import PrefixStore
 
 from . import _bindings
 
@@ -30,5 +31,5 @@ def _open_fallback(name: str, options: Any) -> Any:
         from . import _process_group
 
         return _process_group.create(options)
-    store = dist.PrefixStore("sml/gloo", options.store)
+    store = PrefixStore("sml/gloo", options.store)
     return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)

@@ -2,7 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "weft/aggregation/switch_loop.h"
 #include "weft/aggregation/udp_transport.h"
@@ -16,11 +18,35 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr const char* kVersion = WEFT_VERSION;
 
+using Transports = std::vector<std::unique_ptr<aggregation::Transport>>;
+
 std::unique_ptr<aggregation::UdpTransport> open_transport(const aggregation::Address& listen) {
   aggregation::UdpOptions options;
   options.local = listen;
   options.wait_for_room = false;  // one slow path must not hold up the others
   return std::make_unique<aggregation::UdpTransport>(options);
+}
+
+Transports open_row(const aggregation::Address& first, int ports) {
+  Transports row;
+  row.push_back(open_transport(first));
+  const aggregation::Address begin = row.front()->local();
+  for (int i = 1; i < ports; ++i) {
+    row.push_back(open_transport({begin.ipv4, static_cast<std::uint16_t>(begin.port + i)}));
+  }
+  return row;
+}
+
+// `ports` neighbours from the listening port on; if that is 0, wherever so many are free.
+Transports open_transports(const aggregation::Address& listen, int ports) {
+  constexpr int kTries = 50;
+  for (int i = 0; listen.port == 0 && i < kTries; ++i) {
+    try {
+      return open_row(listen, ports);
+    } catch (const std::system_error&) {  // a neighbour is somebody's: another place
+    }
+  }
+  return open_row(listen, ports);
 }
 
 aggregation::SwitchLimits with_port(aggregation::SwitchLimits limits, std::uint16_t port) {
@@ -33,10 +59,10 @@ aggregation::SwitchLimits with_port(aggregation::SwitchLimits limits, std::uint1
 struct Daemon::Parts {
   explicit Parts(DaemonOptions given)
       : options(std::move(given)),
-        transport(open_transport(options.listen)),
-        data(transport->local()),
+        transports(open_transports(options.listen, options.limits.ports)),
+        data(transports.front()->local()),
         jobs(with_port(options.limits, data.port), aggregation::random_epoch()),
-        loop(jobs, std::move(transport)),
+        loop(jobs, std::move(transports)),
         server({options.control, options.listen.ipv4, options.keys, options.open, {}}, jobs, counters) {
     if (options.with_http) http = std::make_unique<HttpServer>(options.http, pages(), counters);
     thread = std::thread([this] { loop.run(); });
@@ -63,7 +89,7 @@ struct Daemon::Parts {
   DaemonOptions options;
   Counters counters;
   Clock::time_point started = Clock::now();
-  std::unique_ptr<aggregation::UdpTransport> transport;
+  Transports transports;  // the loop's from the beginning
   aggregation::Address data;
   aggregation::Jobs jobs;
   aggregation::SwitchLoop loop;
