@@ -20,7 +20,13 @@ set_target_properties(weft ${compat_targets} PROPERTIES INSTALL_RPATH "${rpath}"
 
 if(SKBUILD)
   install(TARGETS weft ${compat_targets} LIBRARY DESTINATION weft/lib)
+  if(TARGET weft_switch)
+    install(TARGETS weft_switch RUNTIME DESTINATION "${SKBUILD_SCRIPTS_DIR}")
+  endif()
   return()
+endif()
+if(TARGET weft_switch)
+  install(TARGETS weft_switch RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weft")

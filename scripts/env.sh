@@ -12,7 +12,8 @@ venv=$PWD/.venv
 sample=$venv/share/weft/mnist
 
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libfmt-dev libspdlog-dev libcli11-dev libyaml-cpp-dev
-  nlohmann-json3-dev zlib1g-dev)
+  nlohmann-json3-dev zlib1g-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
+  pkg-config)
 declare -A tools=([g++]=g++ [cmake]=cmake [ninja]=ninja-build [ccache]=ccache [make]=make)
 
 say() { echo "env: $*"; }
@@ -108,6 +109,7 @@ link_packages() {
   printf '[torch.backends]\nweft = weft_autoload:register\n' >"$site/weft-0.1.0.dist-info/entry_points.txt"
   mkdir -p python/weft
   ln -sfn "../../build/$build/lib" python/weft/lib
+  ln -sfn "../../build/$build/bin/weft-switch" "$venv/bin/weft-switch"
 }
 
 install_packages

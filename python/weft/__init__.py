@@ -21,7 +21,7 @@ from .layer_parallel import LayerParallel, Solve
 from .mesh import Mesh
 from .version import __version__
 
-from . import spatial  # isort: skip  # last: it builds on all of the above
+from . import sml, spatial  # isort: skip  # last: it builds on all of the above
 
 weft_autoload.register_or_raise()
 _transforms.install()
@@ -60,6 +60,7 @@ __all__ = [
     "library_path",
     "options",
     "reset_tape",
+    "sml",
     "spatial",
     "tape",
     "tape_length",

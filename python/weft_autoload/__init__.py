@@ -41,15 +41,22 @@ def _register_backend() -> None:
     import torch
     from torch.distributed import Backend
 
-    if "WEFT" not in Backend._plugins:
-        devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
-        Backend.register_backend("weft", _create, extended_api=True, devices=devices)
+    devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
+    for name, factory in (("weft", _create), ("sml", _create_sml)):
+        if name.upper() not in Backend._plugins:
+            Backend.register_backend(name, factory, extended_api=True, devices=devices)
 
 
 def _create(options: Any, backend_options: Any) -> Any:
     from weft import _process_group
 
     return _process_group.create(options)
+
+
+def _create_sml(options: Any, backend_options: Any) -> Any:
+    from weft import _sml
+
+    return _sml.create(options)
 
 
 def _register_rendezvous() -> None:

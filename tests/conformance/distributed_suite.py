@@ -22,6 +22,7 @@ import tempfile
 import time
 import traceback
 import unittest
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -37,7 +38,7 @@ from distributed_watch import Terminal, Watch, restored_environment
 
 import weft
 
-BACKENDS = ("gloo", patches.WEFT)
+BACKENDS = ("gloo", *patches.OURS)
 MODULE = "torch.testing._internal.distributed.distributed_test"
 WRONG_USE = 2
 
@@ -210,7 +211,7 @@ class Driver:
 
 
 def patched_names(backend: str, module: ModuleType, test: str) -> contextlib.AbstractContextManager[None]:
-    return patches.renamed(module, test) if backend == patches.WEFT else contextlib.nullcontext()
+    return patches.renamed(module, test) if backend in patches.OURS else contextlib.nullcontext()
 
 
 def load_suite(backend: str, size: int, folder: Path) -> tuple[ModuleType, type]:
@@ -223,14 +224,14 @@ def load_suite(backend: str, size: int, folder: Path) -> tuple[ModuleType, type]
         TORCH_SHOW_CPP_STACKTRACES="1",  # as PyTorch's driver
         PYTORCH_PRINT_REPRO_ON_FAILURE="0",  # it names a command that does not exist here
     )
-    if backend == patches.WEFT:
+    if backend in patches.OURS:
         from torch.testing._internal.common_distributed import DistTestCases
 
-        patches.prepare_features(DistTestCases.backend_feature)
+        patches.prepare_features(backend, DistTestCases.backend_feature)
     module = importlib.import_module(MODULE)
     suite = type("DistributedSuite", (module.TestDistBackend, module.DistributedTest._DistTestBase), {})
-    if backend == patches.WEFT:
-        patches.prepare_module(module, suite)
+    if backend in patches.OURS:
+        patches.prepare_module(backend, module, suite)
     return module, suite
 
 
@@ -265,6 +266,27 @@ def parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+@contextlib.contextmanager
+def switch_for(backend: str, ranks: Ranks, folder: Path) -> Iterator[None]:
+    """While `sml` is tested: a switch by rank 0, which all ranks know."""
+    if backend != patches.SML:
+        yield
+        return
+    sys.path.append(str(Path(__file__).parents[1] / "python"))
+    from switches import Switch
+
+    switch = Switch(folder) if ranks.rank == 0 else None
+    if switch:
+        ranks.tell("switch", str(switch.control))
+    port = ranks.hear("switch", 0, timedelta(seconds=60))
+    os.environ.update(WEFT_SML_CONTROLLER_IP="127.0.0.1", WEFT_SML_CONTROLLER_PORT=port)
+    try:
+        yield
+    finally:
+        if switch:
+            switch.kill()
+
+
 def wrong_ranks(options: argparse.Namespace, world: weft.Communicator) -> bool:
     if world.size >= 2 and world.size == (options.ranks or world.size):
         return False
@@ -288,7 +310,8 @@ def main() -> int:
     if ranks.rank == 0:
         terminal.say(f"the tests' own output: {folder}/rank*.log")
     driver = Driver(options, ranks, folder, terminal)
-    driver.run(selected(driver.suite, options.select, options.only))
+    with switch_for(options.backend, ranks, folder):
+        driver.run(selected(driver.suite, options.select, options.only))
     if ranks.rank == 0:
         ranks.tell("status", str(driver.conclude()))
     terminal.give_back()

@@ -1,0 +1,99 @@
+#include "apps/weft-switch/embedded.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <system_error>
+
+#include "weft/control/socket.h"
+
+namespace weft::apps {
+namespace {
+
+constexpr int kNotStarted = 127;
+constexpr int kSignalled = 128;
+
+// Free now; torch's store takes it in a moment.
+std::uint16_t free_port() {
+  const control::Descriptor probe = control::listen_on({0x7F000001, 0});
+  return control::local_address(probe.get()).port;
+}
+
+void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+[[noreturn]] void become_worker(const Workers& workers, int rank, const sigset_t& signals) {
+  set("RANK", std::to_string(rank));
+  set("LOCAL_RANK", std::to_string(rank));
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+  std::vector<char*> arguments;
+  for (const std::string& word : workers.command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  spdlog::error("{} cannot be started: {}", workers.command[0], std::strerror(errno));
+  _exit(kNotStarted);
+}
+
+void set_environment(const Workers& workers) {
+  set("WORLD_SIZE", std::to_string(workers.count));
+  set("LOCAL_WORLD_SIZE", std::to_string(workers.count));
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(free_port()));
+  set("WEFT_SML_CONTROLLER_IP", "127.0.0.1");
+  set("WEFT_SML_CONTROLLER_PORT", std::to_string(workers.control.port));
+  if (!workers.keys.empty()) set("WEFT_SML_KEYS", workers.keys);
+  setenv("OMP_NUM_THREADS", "1", 0);  // several workers with a thread per core each would be slower than one
+}
+
+std::map<pid_t, int> start(const Workers& workers, const sigset_t& signals) {
+  set_environment(workers);
+  std::map<pid_t, int> ranks;
+  for (int rank = 0; rank < workers.count; ++rank) {
+    const pid_t pid = fork();
+    if (pid < 0) throw std::system_error(errno, std::generic_category(), "weft: fork");
+    if (pid == 0) become_worker(workers, rank, signals);
+    ranks.emplace(pid, rank);
+  }
+  return ranks;
+}
+
+void end_all(const std::map<pid_t, int>& ranks) {
+  for (const auto& [pid, rank] : ranks) kill(pid, SIGTERM);
+}
+
+int status_of(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : kSignalled + WTERMSIG(wait_status);
+}
+
+}  // namespace
+
+int run_workers(const Workers& workers, const sigset_t& signals) {
+  std::map<pid_t, int> ranks = start(workers, signals);
+  const timespec moment{0, 100'000'000};
+  int first_failure = 0;
+  while (!ranks.empty()) {
+    if (const int signal = sigtimedwait(&signals, nullptr, &moment); signal > 0) {
+      if (first_failure == 0) first_failure = kSignalled + signal;
+      end_all(ranks);
+    }
+    int wait_status = 0;
+    for (pid_t pid = 0; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+      const int status = status_of(wait_status);
+      if (status != 0 && first_failure == 0) {
+        spdlog::error("worker {} ended with status {}; ending the others", ranks[pid], status);
+        first_failure = status;
+        ranks.erase(pid);
+        end_all(ranks);
+      }
+      ranks.erase(pid);
+    }
+  }
+  return first_failure;
+}
+
+}  // namespace weft::apps

@@ -1,0 +1,157 @@
+// weft-switch: sums the packets of data-parallel workers, so that each sends its gradients once.
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <ctime>
+#include <iostream>
+
+#include "apps/weft-switch/embedded.h"
+#include "weft/control/rpc/daemon.h"
+
+namespace {
+
+using weft::aggregation::Address;
+using weft::control::rpc::Daemon;
+using weft::control::rpc::DaemonOptions;
+
+struct CommandLine {
+  std::string listen = "0.0.0.0:48864";
+  std::string control = "0.0.0.0:50099";
+  std::string http = "127.0.0.1:9099";
+  std::string jobs;
+  std::string log_level = "info";
+  bool open = false;
+  int idle = 600;
+  int slots = 16384;
+  int ports = 16;
+  int embedded = 0;
+  std::vector<std::string> command;
+};
+
+// "50099", "10.0.0.1:50099" or "10.0.0.1"; `usual` gives what is left out.
+Address address_of(const std::string& text, Address usual) {
+  if (!text.empty() && text.find_first_not_of("0123456789") == std::string::npos) {
+    const long port = text.size() > 5 ? 65536 : std::stol(text);
+    if (port <= 65535) return {usual.ipv4, static_cast<std::uint16_t>(port)};
+  }
+  const auto parsed = Address::parse(text);
+  if (!parsed) throw CLI::ValidationError("'" + text + "' is neither a port nor an IPv4 address with or without one");
+  return text.find(':') == std::string::npos ? Address{parsed->ipv4, usual.port} : *parsed;
+}
+
+void declare(CLI::App& app, CommandLine& line) {
+  app.add_option("--listen", line.listen, "where workers' UDP packets come in: address:port, or either")
+      ->capture_default_str();
+  app.add_option("--control", line.control, "where workers set themselves up (gRPC): address:port, or either")
+      ->capture_default_str();
+  app.add_option("--http", line.http, "status page and /metrics: address:port, or 'off'")->capture_default_str();
+  app.add_option("--jobs", line.jobs, "YAML file of job keys; without it workers of this machine are admitted only");
+  app.add_flag("--open", line.open, "without --jobs: admit workers of any machine");
+  app.add_option("--idle", line.idle, "seconds without packets after which a job's slots are given back")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--slots", line.slots, "slots of all jobs together")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--ports", line.ports,
+                 "UDP ports from --listen on: jobs in extended mode are spread over them, so that a flood of one job "
+                 "stays on its port")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_option("--log-level", line.log_level, "debug, info, warn, error or off")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+  app.add_option("--embedded", line.embedded,
+                 "start a switch on this machine's loopback and run the command after -- on so many workers")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("command", line.command, "for --embedded, after --: the program and its arguments");
+}
+
+DaemonOptions options_of(const CommandLine& line) {
+  DaemonOptions options;
+  const bool embedded = line.embedded > 0;
+  const Address loopback{0x7F000001, 0};
+  options.listen = embedded ? loopback : address_of(line.listen, options.listen);
+  options.control = embedded ? loopback : address_of(line.control, options.control);
+  options.with_http = line.http != "off";
+  if (options.with_http) options.http = embedded ? loopback : address_of(line.http, options.http);
+  if (!line.jobs.empty()) options.keys = weft::control::JobKeys::load(line.jobs);
+  options.open = line.open;
+  options.idle = std::chrono::seconds(line.idle);
+  options.limits.slots = line.slots;
+  options.limits.ports = line.ports;
+  return options;
+}
+
+void announce(const Daemon& daemon, const CommandLine& line) {
+  spdlog::info("listening data={} control={} http={}", daemon.data_address().describe(),
+               daemon.control_address().describe(),
+               daemon.http_address().port != 0 ? daemon.http_address().describe() : "off");
+  if (!line.jobs.empty()) {
+    spdlog::info("workers are admitted by the keys in {}", line.jobs);
+  } else if (line.open) {
+    spdlog::warn("workers of any machine are admitted without a key (--open)");
+  } else {
+    spdlog::info("workers of this machine only are admitted: there is neither --jobs nor --open");
+  }
+}
+
+// SIGINT and SIGTERM are waited for, not handled: blocked in every thread, taken by this one.
+sigset_t blocked_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+void serve(Daemon& daemon, const sigset_t& signals) {
+  const timespec second{1, 0};
+  while (true) {
+    const int signal = sigtimedwait(&signals, nullptr, &second);
+    if (signal > 0) {
+      spdlog::info("{}: stopping; {}", signal == SIGINT ? "SIGINT" : "SIGTERM", daemon.summary());
+      return;
+    }
+    daemon.look_after();
+  }
+}
+
+int run(const CommandLine& line) {
+  const sigset_t signals = blocked_signals();
+  Daemon daemon(options_of(line));
+  announce(daemon, line);
+  if (line.embedded > 0) {
+    return weft::apps::run_workers({line.embedded, line.command, daemon.control_address(), line.jobs}, signals);
+  }
+  serve(daemon, signals);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CommandLine line;
+  CLI::App app{"weft-switch: in-network aggregation in software. Workers: dist.init_process_group(\"sml\")."};
+  declare(app, line);
+  CLI11_PARSE(app, argc, argv);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("weft-switch"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e weft-switch %l: %v");
+  spdlog::set_level(spdlog::level::from_str(line.log_level));
+  if (line.embedded > 0 && line.command.empty()) {
+    std::cerr << "weft-switch: --embedded needs a command: weft-switch --embedded 2 -- python train.py\n";
+    return 2;
+  }
+  try {
+    return run(line);
+  } catch (const CLI::Error& error) {
+    std::cerr << "weft-switch: " << error.what() << "\n";
+    return 2;
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+    return 1;
+  }
+}

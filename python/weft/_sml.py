@@ -1,0 +1,35 @@
+"""The torch.distributed backend `sml`: which backend stands behind it, and the factory that torch calls."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch.distributed as dist
+import weft_autoload
+from torch._C._distributed_c10d import PrefixStore
+
+from . import _bindings
+
+
+def create(options: Any) -> Any:
+    """A c10d backend for the group that `options` (torch's _DistributedBackendOptions) describe. Collective over it."""
+    bindings = _bindings.load()
+    fallback = bindings.sml_fallback(options, "mpi" if _started_by_mpi() else "gloo")
+    return bindings.create_sml_process_group(options, _open_fallback(fallback, options))
+
+
+def _started_by_mpi() -> bool:
+    """torchrun inside of a Slurm job sees Slurm's variables, which are not its workers'."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return False
+    return any(name in os.environ for name in weft_autoload.LAUNCHER_VARIABLES)
+
+
+def _open_fallback(name: str, options: Any) -> Any:
+    if name == "mpi":
+        from . import _process_group
+
+        return _process_group.create(options)
+    store = PrefixStore("sml/gloo", options.store)
+    return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)

@@ -1,0 +1,74 @@
+#include "weft/control/keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+namespace weft::control {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+const std::string kKey = "00112233445566778899aabbccddeeFF";
+
+JobKeys parse(const std::string& text) { return JobKeys::parse(text, "keys.yaml"); }
+auto refusal(const std::string& text, const auto& matcher) {
+  EXPECT_THAT([&] { parse(text); }, ThrowsMessage<KeysError>(matcher)) << text;
+}
+
+TEST(JobKeys, ReadsJobs) {
+  const JobKeys keys = parse("jobs:\n  resnet: {key: " + kKey + ", slots: 512, workers: 8}\n  bert-2:\n    key: '" +
+                             kKey + kKey + "'\n");
+  ASSERT_NE(keys.find("resnet"), nullptr);
+  EXPECT_EQ(keys.find("resnet")->secret,
+            std::string("\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff", 16));
+  EXPECT_EQ(keys.find("resnet")->slots, 512);
+  EXPECT_EQ(keys.find("resnet")->workers, 8);
+  EXPECT_EQ(keys.at("bert-2").secret.size(), 32U);
+  EXPECT_EQ(keys.at("bert-2").slots, 0);
+  EXPECT_EQ(keys.find("nobody"), nullptr);
+}
+
+TEST(JobKeys, WhatIsWrongIsNamedButNeverTheKey) {
+  refusal("jobs:\n  a: {key: 0011}\n",
+          AllOf(HasSubstr("keys.yaml:2"), HasSubstr("openssl rand"), Not(HasSubstr("0011"))));
+  refusal("jobs:\n  a: {key: " + kKey + "x}\n", AllOf(HasSubstr("hexadecimal"), Not(HasSubstr(kKey))));
+  refusal("jobs:\n  a: {slots: 5}\n", HasSubstr("lacks its key"));
+  refusal("jobs:\n  a: {kee: " + kKey + "}\n", AllOf(HasSubstr("'kee'"), HasSubstr("did you mean 'key'")));
+  refusal("jobs:\n  a: {key: " + kKey + ", slots: 0}\n", HasSubstr("from 1 to 8192"));
+  refusal("jobs:\n  a: {key: " + kKey + ", workers: many}\n", HasSubstr("workers must be"));
+  refusal("jobs:\n  'a b': {key: " + kKey + "}\n", HasSubstr("'a b'"));
+  refusal("jobs:\n  a: {key: " + kKey + "}\n  a: {key: " + kKey + "}\n", HasSubstr("twice"));
+  refusal("job:\n  a: 1\n", HasSubstr("'job' is unknown"));
+  refusal("- a\n", HasSubstr("expected 'jobs:'"));
+  refusal("", HasSubstr("expected 'jobs:'"));
+  refusal("jobs: [\n", HasSubstr("not YAML"));
+}
+
+TEST(JobKeys, AWorkerWithoutAKeyIsToldWhichThereAre) {
+  const JobKeys keys = parse("jobs:\n  resnet: {key: " + kKey + "}\n");
+  EXPECT_THAT([&] { static_cast<void>(keys.at("resnte")); },
+              ThrowsMessage<KeysError>(AllOf(HasSubstr("resnte"), HasSubstr("did you mean 'resnet'"))));
+}
+
+TEST(JobKeys, AFileThatOthersCanReadIsRefused) {
+  const std::string file = ::testing::TempDir() + "weft_keys_" + std::to_string(getpid()) + ".yaml";
+  std::ofstream(file) << "jobs:\n  a: {key: " << kKey << "}\n";
+  ASSERT_EQ(chmod(file.c_str(), 0644), 0);
+  EXPECT_THAT([&] { static_cast<void>(JobKeys::load(file)); },
+              ThrowsMessage<KeysError>(AllOf(HasSubstr(file), HasSubstr("chmod 600"))));
+  ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+  EXPECT_EQ(JobKeys::load(file).size(), 1U);
+  std::remove(file.c_str());
+  EXPECT_THAT([&] { static_cast<void>(JobKeys::load(file)); }, ThrowsMessage<KeysError>(HasSubstr("No such file")));
+}
+
+}  // namespace
+}  // namespace weft::control

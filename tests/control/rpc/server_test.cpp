@@ -1,0 +1,358 @@
+// The control plane over real connections: set-up by key, and what is refused while others go on.
+#include "weft/control/rpc/server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "switchml.grpc.pb.h"
+#include "weft/control/client.h"
+#include "weft/control/proof.h"
+#include "weft/control/rpc/metadata.h"
+
+namespace weft::control::rpc {
+namespace {
+
+using aggregation::Address;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kLoopback = 0x7F000001;
+constexpr auto kPatience = 20s;
+const std::string kKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const std::string kOtherKey = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+std::string keys_text(const std::string& key) {
+  return "jobs:\n  a: {key: " + key + ", slots: 16}\n  b: {key: " + kOtherKey + "}\n";
+}
+
+// A file that only its owner reads, gone with this.
+class KeysFile {
+ public:
+  explicit KeysFile(const std::string& key)
+      : path_(::testing::TempDir() + "weft_server_keys_" + std::to_string(getpid()) + "_" + std::to_string(count_++)) {
+    std::ofstream(path_) << keys_text(key);
+    chmod(path_.c_str(), 0600);
+  }
+  ~KeysFile() { std::remove(path_.c_str()); }
+  KeysFile(const KeysFile&) = delete;
+  KeysFile& operator=(const KeysFile&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  static inline int count_ = 0;
+  std::string path_;
+};
+
+class Control : public ::testing::Test {
+ protected:
+  void start(JobKeys keys, DoorLimits door = {}) {
+    server_ =
+        std::make_unique<Server>(ServerOptions{{kLoopback, 0}, 0, std::move(keys), false, door}, jobs_, counters_);
+  }
+  void start_with_keys(DoorLimits door = {}) { start(JobKeys::parse(keys_text(kKey), "keys"), door); }
+
+  [[nodiscard]] std::unique_ptr<Client> client(const std::string& job = "", const std::string& keys = "") const {
+    return std::unique_ptr<Client>(weft_control_client({"127.0.0.1", server_->port(), job, keys}));
+  }
+  [[nodiscard]] static JoinRequest request(std::uint64_t session, std::uint32_t rank = 0, std::uint32_t workers = 2) {
+    JoinRequest request;
+    request.session = session;
+    request.rank = rank;
+    request.workers = workers;
+    request.address = {kLoopback, static_cast<std::uint16_t>(4000 + rank + 16 * session)};
+    return request;
+  }
+  // SwitchML's own client: no metadata of ours.
+  [[nodiscard]] std::shared_ptr<grpc::Channel> plain_channel() const {
+    return grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()), grpc::InsecureChannelCredentials());
+  }
+
+  aggregation::Jobs jobs_{{}, 42};
+  Counters counters_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(Control, WorkersJoinAndLeaveWithoutKeysOnThisMachine) {
+  start({});
+  const auto zero = client()->join(request(7, 0), kPatience);
+  const auto one = client()->join(request(7, 1), kPatience);
+  EXPECT_EQ(zero.admission.epoch, 42U);
+  EXPECT_EQ(zero.admission.job, one.admission.job);
+  EXPECT_EQ(zero.switch_address.ipv4, kLoopback);
+  EXPECT_EQ(zero.switch_address.port, jobs_.limits().port);
+  EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.at(0).workers_placed, 2);
+  client()->leave(7, 0, kPatience);
+  EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
+  client()->leave(7, 1, kPatience);
+  EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 0U);
+}
+
+TEST_F(Control, AWorkerThatComesAgainGetsTheSameAnswer) {
+  start({});
+  const auto first = client()->join(request(7), kPatience);
+  const auto again = client()->join(request(7), kPatience);
+  EXPECT_EQ(first.admission.job, again.admission.job);
+  EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
+  jobs_.end(7);  // as a restart or a reclaim would
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
+  EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
+}
+
+TEST_F(Control, WorkersThatDisagreeAreTold) {
+  start({});
+  static_cast<void>(client()->join(request(7, 0, 2), kPatience));
+  EXPECT_THAT([&] { static_cast<void>(client()->join(request(7, 1, 3), kPatience)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("same configuration")));
+  auto small = request(7, 1, 2);
+  small.packet_elements = 64;
+  EXPECT_THROW(static_cast<void>(client()->join(small, kPatience)), JoinRefused);
+  EXPECT_THROW(static_cast<void>(client()->join(request(8, 5, 2), kPatience)), JoinRefused);
+  EXPECT_EQ(counters_.of(Event::kRefusedNoRoom), 3U);
+}
+
+TEST_F(Control, SwitchMLsClientSetsItselfUp) {
+  start({});
+  const auto channel = plain_channel();
+  const auto session = switchml_proto::Session::NewStub(channel);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    switchml_proto::UdpSessionRequest request;
+    request.set_session_id(99);
+    request.set_rank(rank);
+    request.set_num_workers(2);
+    request.set_mac(0x0200C0FFEE00 + rank);
+    request.set_ipv4(0x0A000001 + rank);
+    request.set_packet_size(switchml_proto::MTU_1024);
+    switchml_proto::UdpSessionResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = session->UdpSession(&context, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.session_id(), 99U);
+    EXPECT_EQ(response.ipv4(), kLoopback);
+  }
+  const auto status = jobs_.snapshot(aggregation::steady_now()).jobs.at(0);
+  EXPECT_EQ(status.mode, aggregation::Mode::kSwitchMl);
+  EXPECT_EQ(status.packet_elements, 256);
+  EXPECT_EQ(status.workers_placed, 2);
+}
+
+// Fields and types as SwitchML's definition numbers them, written out by hand.
+TEST(SwitchMLMessages, HaveItsBytes) {
+  switchml_proto::UdpSessionRequest request;
+  request.set_session_id(1);
+  request.set_rank(2);
+  request.set_num_workers(3);
+  request.set_mac(4);
+  request.set_ipv4(5);
+  request.set_packet_size(switchml_proto::MTU_1024);
+  EXPECT_EQ(request.SerializeAsString(), std::string("\x08\x01\x10\x02\x18\x03\x20\x04\x28\x05\x38\x03", 12));
+  switchml_proto::BroadcastRequest broadcast;
+  broadcast.set_value(300);
+  broadcast.set_rank(1);
+  broadcast.set_num_workers(2);
+  broadcast.set_root(1);
+  EXPECT_EQ(broadcast.SerializeAsString(), std::string("\x08\xAC\x02\x10\x01\x18\x02\x20\x01", 9));
+}
+
+TEST_F(Control, WorkersMeet) {
+  start({});
+  std::atomic<int> right{0};
+  std::vector<std::thread> workers;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    workers.emplace_back([&, rank] {
+      const auto mine = client();
+      if (mine->broadcast(rank == 1 ? 1234 : 0, rank, 3, 1, kPatience) == 1234) ++right;
+      mine->barrier(3, kPatience);
+    });
+  }
+  for (auto& worker : workers) worker.join();
+  EXPECT_EQ(right, 3);
+}
+
+TEST_F(Control, AWorkerThatDiesInABarrierIsNotCounted) {
+  start({});
+  EXPECT_THROW(client()->barrier(2, 300ms), SwitchUnreachable);  // gave up: its place must be free again
+  std::thread other([&] { client()->barrier(2, kPatience); });
+  client()->barrier(2, kPatience);
+  other.join();
+}
+
+TEST_F(Control, AKeyAdmits) {
+  start_with_keys();
+  const KeysFile keys(kKey);
+  auto wish = request(7);
+  wish.mode = aggregation::Mode::kExtended;
+  wish.packet_elements = 320;
+  const auto joined = client("a", keys.path())->join(wish, kPatience);
+  EXPECT_EQ(joined.admission.slots, 16);  // the key's share
+  EXPECT_NE(joined.key, aggregation::PacketKey{});
+  EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);
+  EXPECT_THAT([&] { static_cast<void>(client("a", keys.path())->join(request(8), kPatience)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("16 slots")));
+}
+
+TEST_F(Control, AWrongKeyIsRefusedAndOthersAreNot) {
+  start_with_keys();
+  const KeysFile right(kKey);
+  const KeysFile wrong(kOtherKey);
+  const auto joined = client("a", right.path())->join(request(7, 0), kPatience);
+  EXPECT_THAT([&] { static_cast<void>(client("a", wrong.path())->join(request(7, 1), kPatience)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("wrong key")));
+  EXPECT_THAT([&] { static_cast<void>(client("a")->join(request(7, 1), kPatience)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("WEFT_SML_KEYS")));
+  EXPECT_THROW(static_cast<void>(client()->join(request(7, 1), kPatience)), JoinRefused);
+  EXPECT_EQ(counters_.of(Event::kRefusedWrongKey), 1U);
+  EXPECT_EQ(counters_.of(Event::kRefusedNoKey), 1U);
+  EXPECT_EQ(client("a", right.path())->join(request(7, 1), kPatience).admission.job, joined.admission.job);
+}
+
+TEST_F(Control, AJobCannotJoinOrEndAnothersSession) {
+  start_with_keys();
+  const KeysFile keys(kKey);
+  static_cast<void>(client("a", keys.path())->join(request(7, 0, 1), kPatience));
+  EXPECT_THAT([&] { static_cast<void>(client("b", keys.path())->join(request(7, 0, 1), kPatience)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("another job's")));
+  client("b", keys.path())->leave(7, 0, kPatience);
+  EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
+}
+
+// The bytes of a set-up that was admitted, sent once more by somebody who listened.
+TEST_F(Control, AReplayedSetUpIsRefused) {
+  start_with_keys();
+  const auto stub = switchml_proto::Session::NewStub(plain_channel());
+  switchml_proto::UdpSessionRequest request;
+  request.set_session_id(7);
+  request.set_num_workers(1);
+  request.set_ipv4(kLoopback);
+  request.set_packet_size(switchml_proto::MTU_1024);
+  switchml_proto::UdpSessionResponse response;
+  const auto send = [&](const std::string& nonce, grpc::ClientContext& context) {
+    context.AddMetadata(kJob, "a");
+    if (!nonce.empty()) {
+      std::string secret;
+      for (int i = 0; i < 32; ++i) secret.push_back(static_cast<char>(i));
+      context.AddMetadata(kNonce, nonce);
+      context.AddMetadata(kProof, prove(secret, nonce, {"UdpSession", "a", "", request.SerializeAsString()}));
+    }
+    return stub->UdpSession(&context, request, &response);
+  };
+  grpc::ClientContext asking, proving, replaying;
+  ASSERT_EQ(send("", asking).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  const auto found = asking.GetServerTrailingMetadata().find(kNonce);
+  const std::string nonce(found->second.data(), found->second.size());
+  ASSERT_TRUE(send(nonce, proving).ok());
+  EXPECT_EQ(send(nonce, replaying).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(counters_.of(Event::kRefusedReplay), 1U);
+}
+
+TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
+  start({});
+  const auto stub = switchml_proto::Session::NewStub(plain_channel());
+  for (const std::size_t padding : {std::size_t{8} << 10, std::size_t{1} << 20}) {
+    switchml_proto::UdpSessionRequest request;
+    request.set_num_workers(1);
+    request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(1000, std::string(padding, 'x'));
+    switchml_proto::UdpSessionResponse response;
+    grpc::ClientContext context;
+    EXPECT_FALSE(stub->UdpSession(&context, request, &response).ok());
+  }
+  for (const std::string terms :
+       {"mode=classic", "mode=other elements=1 port=1 slots=1", "mode=classic elements=1 port=70000 slots=1",
+        "mode=classic elements=1 port=1 slots=1 more"}) {
+    switchml_proto::UdpSessionRequest request;
+    request.set_num_workers(1);
+    switchml_proto::UdpSessionResponse response;
+    grpc::ClientContext context;
+    context.AddMetadata(kTerms, terms);
+    EXPECT_EQ(stub->UdpSession(&context, request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT) << terms;
+  }
+  switchml_proto::RdmaSessionRequest rdma;
+  switchml_proto::RdmaSessionResponse answer;
+  grpc::ClientContext context;
+  EXPECT_EQ(stub->RdmaSession(&context, rdma, &answer).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(counters_.of(Event::kRefusedBadRequest), 5U);
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
+}
+
+int connect_to(std::uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(kLoopback);
+  name.sin_port = htons(port);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+  return fd;
+}
+
+// Connections that say nothing, or begin HTTP/2 and go no further; a worker sets itself up meanwhile.
+TEST_F(Control, ASlowLorisIsShownOutAndOthersGoOn) {
+  DoorLimits limits;
+  limits.first_request = 700ms;
+  limits.connections_per_host = 64;
+  start({}, limits);
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  std::vector<int> loris;
+  for (int i = 0; i < 40; ++i) {
+    loris.push_back(connect_to(server_->port()));
+    if (i % 2 == 1)
+      ASSERT_GT(send(loris.back(), preface.data(), preface.size() - static_cast<std::size_t>(i % 3), 0), 0);
+  }
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
+  for (const int fd : loris) {  // each is closed by the switch, however long that takes here
+    char byte = 0;
+    while (recv(fd, &byte, 1, 0) > 0) {
+    }
+    close(fd);
+  }
+  EXPECT_EQ(counters_.of(Event::kDroppedSlow), 40U);
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7, 1), kPatience)));
+}
+
+TEST_F(Control, OneHostCannotHoldAllConnections) {
+  DoorLimits limits;
+  limits.connections_per_host = 4;
+  start({}, limits);
+  std::vector<int> many;
+  for (int i = 0; i < 12; ++i) many.push_back(connect_to(server_->port()));
+  int closed = 0;
+  for (int i = 4; i < 12; ++i) {  // the first four stay
+    char byte = 0;
+    closed += recv(many[static_cast<std::size_t>(i)], &byte, 1, 0) <= 0 ? 1 : 0;
+  }
+  EXPECT_EQ(closed, 8);
+  EXPECT_EQ(counters_.of(Event::kDroppedTooMany), 8U);
+  for (const int fd : many) close(fd);
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));  // those places are free again
+}
+
+TEST_F(Control, ASwitchThatIsNotThereIsAnErrorThatNamesIt) {
+  start({});
+  const auto port = server_->port();
+  const auto mine = client();
+  server_.reset();
+  EXPECT_THAT([&] { static_cast<void>(mine->join(request(7), 300ms)); },
+              ThrowsMessage<SwitchUnreachable>(AllOf(HasSubstr(":" + std::to_string(port)), HasSubstr("weft-switch"))));
+}
+
+TEST_F(Control, StoppingAnswersThoseWhoWait) {
+  start({});
+  std::thread waiter([&] { EXPECT_THROW(client()->barrier(2, kPatience), std::runtime_error); });
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (server_->connections() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(5ms);
+  std::this_thread::sleep_for(50ms);
+  server_->stop();
+  waiter.join();
+}
+
+}  // namespace
+}  // namespace weft::control::rpc

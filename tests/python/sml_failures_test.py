@@ -1,0 +1,294 @@
+"""What goes wrong between workers and a switch: every rank is told what and what to do, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jobs
+import pytest
+from switches import PROGRAM, Switch, write_keys
+
+KEY, OTHER_KEY = "00" * 31 + "01", "00" * 31 + "02"
+
+JOIN = """
+import os, sys
+from datetime import timedelta
+import torch.distributed as dist
+
+def attempt(name, **variables):
+    for old in [key for key in os.environ if key.startswith("WEFT_SML_")]:
+        del os.environ[old]
+    os.environ.update(variables)
+    try:
+        dist.init_process_group("sml", timeout=timedelta(seconds=40))
+        x = torch.ones(1000)
+        dist.all_reduce(x)
+        assert (x == dist.get_world_size()).all()
+        dist.barrier()
+        dist.destroy_process_group()
+        print(f"[{rank}] {name}: fine", flush=True)
+    except RuntimeError as error:
+        print(f"[{rank}] {name}: {str(error).splitlines()[0]}", flush=True)
+
+rank = weft.world().rank
+"""
+
+
+def answer(text: str, rank: int, name: str) -> str:
+    return next((line for line in text.splitlines() if line.startswith(f"[{rank}] {name}: ")), text)
+
+
+@pytest.fixture
+def switch(tmp_path: Path):
+    made = Switch(tmp_path)
+    yield made
+    made.kill()
+
+
+def test_wrong_configurations_are_told_to_all_ranks_which_then_go_on(tmp_path: Path, switch: Switch) -> None:
+    where = switch.environment()
+    program = f"""
+attempt("nothing")
+attempt("nobody", WEFT_SML_CONTROLLER_IP="127.0.0.1", WEFT_SML_CONTROLLER_PORT="1", WEFT_SML_SETUP_TIMEOUT_S="1")
+attempt("one wrong", **{where}, **({{"WEFT_SML_PACKET_NUMEL": "7"}} if rank == 1 else {{}}))
+attempt("different", **{where}, **({{"WEFT_SML_EXACT": "true"}} if rank == 1 else {{}}))
+attempt("dpdk", **{where}, WEFT_SML_BACKEND="dpdk")
+attempt("no file", WEFT_SML_CONFIG="/missing.cfg")
+attempt("right", **{where})
+"""
+    _, text, _ = jobs.run(tmp_path, JOIN + program)
+    for rank in (0, 1):
+        assert "nobody said where the switch is" in answer(text, rank, "nothing")
+        assert "127.0.0.1:1" in answer(text, rank, "nobody")
+        assert "is weft-switch running there" in answer(text, rank, "nobody")
+        assert "rank 1" in answer(text, rank, "one wrong") and "WEFT_SML_PACKET_NUMEL" in answer(
+            text, rank, "one wrong"
+        )
+        assert "configured differently" in answer(text, rank, "different")
+        assert "exact=1" in answer(text, rank, "different")
+        assert "needs a build with DPDK" in answer(text, rank, "dpdk")
+        assert "'/missing.cfg' cannot be read" in answer(text, rank, "no file")
+        assert "fine" in answer(text, rank, "right")
+
+
+def test_keys(tmp_path: Path) -> None:
+    keys = write_keys(tmp_path / "keys.yaml", training=KEY)
+    wrong = write_keys(tmp_path / "wrong.yaml", training=OTHER_KEY)
+    switch = Switch(tmp_path, keys=keys)
+    where = switch.environment() | {"WEFT_SML_JOB": "training"}
+    program = f"""
+attempt("wrong", **{where}, WEFT_SML_KEYS="{wrong}")
+attempt("none", **{where})
+attempt("right", **{where}, WEFT_SML_KEYS="{keys}")
+"""
+    _, text, _ = jobs.run(tmp_path, JOIN + program)
+    for rank in (0, 1):
+        assert "wrong key" in answer(text, rank, "wrong")
+        assert "WEFT_SML_KEYS" in answer(text, rank, "none")
+        assert "fine" in answer(text, rank, "right")
+    assert switch.counted("wrong_key") == 2 and switch.counted("admitted") == 2
+    switch.kill()
+
+
+RESTART = """
+import os, time
+import torch.distributed as dist
+dist.init_process_group("sml")
+rank, size = dist.get_rank(), dist.get_world_size()
+x = torch.arange(300_000, dtype=torch.int32)
+for step in range(60):
+    y = x * (rank + 1) + step
+    dist.all_reduce(y)
+    assert torch.equal(y, x * (size * (size + 1) // 2) + size * step), step
+    if rank == 0 and step in (10, 30):
+        open(os.environ["STEPS"] + f"/{step}", "w").close()
+if rank == 0:
+    print("rejoins", weft.sml.statistics()["switch.rejoins"], flush=True)
+dist.destroy_process_group()
+print(f"[{rank}] right", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("ranks", "mode"), [(2, "classic"), (3, "extended")])
+def test_a_restart_in_the_middle_of_a_job(ranks: int, mode: str, tmp_path: Path, switch: Switch) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("import torch, weft\n" + RESTART)
+    environment = {**jobs.outside_of_any_job(), **switch.environment(), "STEPS": str(tmp_path), "WEFT_SML_MODE": mode}
+    job = subprocess.Popen(
+        [str(jobs.LAUNCHER), "-n", str(ranks), sys.executable, str(script)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    for step in (10, 30):
+        while not (tmp_path / str(step)).exists() and job.poll() is None:
+            time.sleep(0.005)
+        switch.kill()
+        time.sleep(0.3)
+        switch.start()
+    text, _ = job.communicate(timeout=120)
+    assert job.returncode == 0, text
+    for rank in range(ranks):
+        assert f"[{rank}] right" in text, text
+    assert "rejoins 0" not in text, text
+
+
+GONE = """
+import time
+from datetime import timedelta
+import torch.distributed as dist
+dist.init_process_group("sml", timeout=timedelta(seconds=40))
+rank = dist.get_rank()
+x = torch.ones(100_000)
+dist.all_reduce(x)
+dist.barrier()
+if rank == 0: print("ready", flush=True)
+try:
+    while True: dist.all_reduce(x.fill_(1))
+except RuntimeError as error:
+    print(f"[{rank}] told: {str(error).splitlines()[0]}", flush=True)
+try:
+    dist.all_reduce(x)
+except RuntimeError as error:
+    print(f"[{rank}] again: {str(error).splitlines()[0]}", flush=True)
+y = torch.full((3,), float(rank), dtype=torch.float64)
+dist.all_reduce(y)  # the fallback does not need the switch
+assert y[0] == 1
+print(f"[{rank}] goes on", flush=True)
+"""
+
+
+def test_a_switch_that_never_comes_back(tmp_path: Path, switch: Switch) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("import torch, weft\n" + GONE)
+    environment = {**jobs.outside_of_any_job(), **switch.environment(), "WEFT_SML_SETUP_TIMEOUT_S": "2"}
+    job = subprocess.Popen(
+        [str(jobs.LAUNCHER), "-n", "2", sys.executable, str(script)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert job.stdout is not None
+    head = ""
+    while "ready" not in head and (line := job.stdout.readline()):
+        head += line
+    switch.kill()
+    text, _ = job.communicate(timeout=120)
+    for rank in (0, 1):
+        assert "is weft-switch running there" in answer(text, rank, "told"), text
+        assert f"[{rank}] again: " in text and "cannot be used any more" in text, text
+        assert f"[{rank}] goes on" in text, text
+
+
+LATE = """
+from datetime import timedelta
+import torch.distributed as dist
+dist.init_process_group("sml", timeout=timedelta(seconds=2))
+rank = dist.get_rank()
+try:
+    if rank == 0: dist.all_reduce(torch.ones(10))
+except RuntimeError as error:
+    print(f"[{rank}] told: {str(error).splitlines()[0]}", flush=True)
+weft.world().barrier()
+"""
+
+
+def test_a_rank_that_does_not_call(tmp_path: Path, switch: Switch) -> None:
+    _, text, _ = jobs.run(tmp_path, LATE, **switch.environment())
+    assert "all_reduce number 1" in answer(text, 0, "told") and "timeout" in answer(text, 0, "told"), text
+
+
+EXACT = """
+import torch.distributed as dist
+dist.init_process_group("sml")
+dist.all_reduce(torch.ones(10))
+dist.all_reduce(torch.ones(10, dtype=torch.int32))
+print(weft.sml.statistics(), flush=True)
+"""
+
+
+def test_exact_sends_floats_to_the_fallback(tmp_path: Path, switch: Switch) -> None:
+    status, text, _ = jobs.run(tmp_path, EXACT, **switch.environment(), WEFT_SML_EXACT="true")
+    assert status == 0 and "'fallback.all_reduce.exact': 1" in text and "'switch.all_reduce': 1" in text, text
+
+
+def test_the_demo_trains_over_gloo_and_the_switch() -> None:
+    """Workers that no MPI has started, torch and gRPC in each of them."""
+    command = [sys.executable, "-m", "weft.sml_demo", "--epochs=1", "--images=600"]
+    job = subprocess.run(
+        command, env=jobs.outside_of_any_job(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert "epoch 1: loss" in job.stdout and "switch.all_reduce" in job.stdout, job.stdout + job.stderr
+
+
+IMPORT = """
+import torch_switchml
+import torch.distributed as dist
+dist.init_process_group(backend="sml")
+x = torch.arange(5.0)
+dist.all_reduce(x)
+assert torch.equal(x, 2 * torch.arange(5.0))
+print(torch_switchml.statistics()["switch.all_reduce"], "by", dist.get_backend(), flush=True)
+"""
+
+
+def test_switchmls_plugin_by_its_name(tmp_path: Path, switch: Switch) -> None:
+    config = tmp_path / "switchml.cfg"
+    config.write_text(f"[general]\nnum_workers = 2\nbackend = udp\ncontroller_port = {switch.control}\n")
+    status, text, _ = jobs.run(tmp_path, IMPORT, WEFT_SML_CONFIG=str(config))
+    assert status == 0 and "1 by sml" in text, text
+
+
+def test_the_switch_stops_when_told(tmp_path: Path) -> None:
+    switch = Switch(tmp_path)
+    assert switch.page("/healthz") == "ok\n"
+    assert switch.stop() == 0
+    assert "SIGTERM: stopping" in switch.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--listen", "nowhere"], "'nowhere' is neither a port"),
+        (["--control", "99999"], "'99999' is neither a port"),
+        (["--jobs", "/missing.yaml"], "/missing.yaml"),
+        (["--listen", "192.0.2.1:5"], "192.0.2.1:5"),
+        (["--idle", "0"], "--idle"),
+        (["--embedded", "2"], "needs a command"),
+        (["--lisen", "1"], "--lisen"),
+    ],
+)
+def test_a_wrong_command_line(arguments: list[str], words: str) -> None:
+    job = subprocess.run(
+        [str(PROGRAM), *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+    )
+    assert job.returncode != 0 and words in job.stdout + job.stderr, job.stdout + job.stderr
+
+
+def test_idle_jobs_give_their_slots_back(tmp_path: Path) -> None:
+    switch = Switch(tmp_path, "--idle", "1")
+    program = (
+        "import time\nimport torch.distributed as dist\ndist.init_process_group('sml')\nwhile True: time.sleep(0.1)\n"
+    )
+    script = tmp_path / "job.py"
+    script.write_text("import torch, weft\n" + program)
+    job = subprocess.Popen(
+        [str(jobs.LAUNCHER), "-n", "2", sys.executable, str(script)],
+        env={**jobs.outside_of_any_job(), **switch.environment()},
+    )
+    while switch.metric("jobs_total") < 1:
+        assert job.poll() is None
+        time.sleep(0.05)
+    while switch.metric("slots_assigned") > 0:  # the workers are still there, but silent
+        assert job.poll() is None
+        time.sleep(0.05)
+    assert "reclaimed" in switch.log.read_text()
+    job.terminate()
+    job.wait()
+    switch.kill()

@@ -1,0 +1,114 @@
+"""DDP through a switch: MNIST beside the MPI backend, parameters the same bits on all ranks, and Inf is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import pytest
+import sml_group
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from switches import Switch
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+from torch.nn.parallel import DistributedDataParallel
+from weft.sml_demo import chosen, network
+
+import weft
+from weft import data
+
+STEPS, BATCH, RATE = 40, 48, 0.05
+
+
+@pytest.fixture(scope="module", autouse=True)
+def switch(request: pytest.FixtureRequest) -> Iterator[Switch | None]:
+    yield from sml_group.lifetime(request)
+
+
+def train(group: dist.ProcessGroup, rank: int, size: int) -> tuple[list[float], nn.Module]:
+    """Losses over the whole batch; their mean goes past the backend that is tested."""
+    model = DistributedDataParallel(network(), process_group=group, bucket_cap_mb=0.02)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
+    images = chosen(data.mnist().train, 2000)
+    losses = []
+    for batch in islice(data.shuffled_batches(len(images.labels), 0, size=BATCH, seed=3), STEPS):
+        mine = images.select(data.shard(batch, size, rank))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(data.unit_floats(mine.images)), mine.labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(weft.world().all_reduce(loss.detach(), "mean").item())
+    return losses, model.module
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def test_mnist_beside_the_mpi_backend(rank: int, size: int) -> None:
+    world = dist.group.WORLD
+    assert world is not None
+    before = weft.sml.statistics().get("switch.all_reduce", 0)
+    ours, model = train(world, rank, size)
+    assert weft.sml.statistics()["switch.all_reduce"] - before >= STEPS  # not by the fallback
+    theirs, reference = train(dist.new_group(backend="weft"), rank, size)
+    # A gradient is within n/2 quanta (2^-30 of its block's largest, times n) of the exact mean, MPI's within roundings
+    # of 2^-24: the two paths differ by less than MPI's own rounding, and over these steps no more than it grows.
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(flat(model), flat(reference), rtol=1e-3, atol=1e-5)
+    assert ours[-1] < 0.7 * ours[0]
+    bits = flat(model).view(torch.int32).long()
+    comm = weft.world()
+    assert torch.equal(comm.all_reduce(bits, "max"), comm.all_reduce(bits, "min"))
+
+
+@pytest.mark.parametrize("hook", [None, fp16_compress_hook, bf16_compress_hook], ids=["float32", "float16", "bfloat16"])
+def test_a_gradient_scaler_sees_inf(hook: Callable[..., object] | None, rank: int, size: int) -> None:
+    """On one rank only, in gradients that travel in each type: all ranks must skip the step, or their parameters would
+    differ from then on."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Linear(300, 40))
+    if hook:
+        model.register_comm_hook(None, hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    before = flat(model).clone()
+    loss = model(torch.ones(2, 300)).sum()
+    if rank == size - 1:
+        loss = loss * float("inf")
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert torch.equal(flat(model), before)
+    assert scaler.get_scale() < 4.0
+
+
+def test_buckets_travel_while_gradients_are_computed(rank: int, size: int) -> None:
+    """The first bucket's sum has ended before the last layer's gradients are there."""
+    layers = [nn.Linear(512, 512) for _ in range(8)]
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=1)
+    events: list[str] = []
+
+    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+        number = bucket.index()
+
+        def ended(done: torch.futures.Future[list[Tensor]]) -> Tensor:
+            events.append(f"bucket {number}")
+            return done.value()[0].div_(size)
+
+        return future.then(ended)
+
+    model.register_comm_hook(None, hook)
+    layers[0].weight.register_hook(lambda gradient: events.append("last gradient"))
+    x = torch.randn(512, 512)
+    for _ in range(3):  # the first steps find out the order of the buckets
+        weft.world().barrier()
+        events.clear()
+        model(x).square().mean().backward()
+    early = events.index("last gradient")
+    # A rank that is ahead of all others has computed everything before the first of them joins it.
+    assert weft.world().all_reduce(torch.tensor(early), "max").item() >= 1, events

@@ -1,0 +1,118 @@
+#include "weft/control/http.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <vector>
+
+namespace weft::control {
+namespace {
+
+constexpr int kLookEveryMs = 100;
+
+std::string response(const char* status, const std::string& type, const std::string& content, bool with_body) {
+  std::string text = std::string("HTTP/1.1 ") + status + "\r\nContent-Type: " + type +
+                     "\r\nContent-Length: " + std::to_string(content.size()) +
+                     "\r\nConnection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+                     "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n\r\n";
+  return with_body ? text + content : text;
+}
+
+std::string refusal(const char* status) { return response(status, "text/plain", std::string(status) + "\n", true); }
+
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+HttpServer::HttpServer(const aggregation::Address& listen, Pages pages, Counters& counters, const HttpLimits& limits)
+    : pages_(std::move(pages)), counters_(counters), limits_(limits), listener_(listen_on(listen)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+HttpServer::~HttpServer() {
+  stopping_ = true;
+  bell_.ring();
+  thread_.join();
+}
+
+void HttpServer::run() {
+  while (!stopping_) {
+    std::vector<pollfd> watched{{bell_.fd(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    for (const auto& [fd, exchange] : exchanges_) {
+      watched.push_back({fd, static_cast<short>(exchange.response.empty() ? POLLIN : POLLOUT), 0});
+    }
+    poll(watched.data(), watched.size(), kLookEveryMs);
+    accept_some();
+    for (auto entry = exchanges_.begin(); entry != exchanges_.end();) {
+      entry = carry_on(entry->second) ? std::next(entry) : exchanges_.erase(entry);
+    }
+  }
+}
+
+void HttpServer::accept_some() {
+  while (true) {
+    Descriptor visitor = accept_from(listener_);
+    if (visitor.get() < 0) return;
+    if (exchanges_.size() >= limits_.connections) {
+      counters_.add(Event::kHttpDropped);
+      continue;
+    }
+    const int fd = visitor.get();
+    exchanges_.emplace(fd, Exchange{std::move(visitor), Clock::now() + limits_.patience, "", "", 0});
+  }
+}
+
+bool HttpServer::carry_on(Exchange& exchange) {
+  if (Clock::now() > exchange.deadline) {
+    counters_.add(Event::kHttpDropped);
+    // With what is unsent: the kernel would keep offering that to a client that does not read.
+    const linger at_once{1, 0};
+    setsockopt(exchange.socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    return false;
+  }
+  return exchange.response.empty() ? read_some(exchange) : write_some(exchange);
+}
+
+bool HttpServer::read_some(Exchange& exchange) {
+  char buffer[2048];
+  const ssize_t count = recv(exchange.socket.get(), buffer, sizeof(buffer), 0);
+  if (count < 0) return would_block();
+  if (count == 0) return false;
+  exchange.request.append(buffer, static_cast<std::size_t>(count));
+  if (exchange.request.find("\r\n\r\n") != std::string::npos) {
+    exchange.response = answer(exchange.request);
+  } else if (exchange.request.size() > limits_.request_bytes) {
+    counters_.add(Event::kHttpDropped);
+    exchange.response = refusal("431 Request Header Fields Too Large");
+  }
+  return exchange.response.empty() || write_some(exchange);
+}
+
+bool HttpServer::write_some(Exchange& exchange) {
+  const std::string& all = exchange.response;
+  const ssize_t count =
+      send(exchange.socket.get(), all.data() + exchange.sent, all.size() - exchange.sent, MSG_NOSIGNAL);
+  if (count < 0) return would_block();
+  exchange.sent += static_cast<std::size_t>(count);
+  if (exchange.sent < all.size()) return true;
+  counters_.add(Event::kHttpServed);
+  return false;
+}
+
+std::string HttpServer::answer(const std::string& request) const {
+  const std::string line = request.substr(0, request.find("\r\n"));
+  const auto first = line.find(' ');
+  const auto second = line.find(' ', first + 1);
+  if (first == std::string::npos || second == std::string::npos || line.compare(second + 1, 5, "HTTP/") != 0) {
+    return refusal("400 Bad Request");
+  }
+  const std::string method = line.substr(0, first);
+  if (method != "GET" && method != "HEAD") return refusal("405 Method Not Allowed");
+  const std::string target = line.substr(first + 1, second - first - 1);
+  const auto found = pages_.find(target.substr(0, target.find('?')));
+  if (found == pages_.end()) return refusal("404 Not Found");
+  return response("200 OK", found->second.type, found->second.content(), method == "GET");
+}
+
+}  // namespace weft::control

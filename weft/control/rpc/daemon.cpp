@@ -1,0 +1,125 @@
+#include "weft/control/rpc/daemon.h"
+
+#include <spdlog/spdlog.h>
+
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "weft/aggregation/switch_loop.h"
+#include "weft/aggregation/udp_transport.h"
+#include "weft/control/http.h"
+#include "weft/control/rpc/server.h"
+#include "weft/control/status.h"
+
+namespace weft::control::rpc {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr const char* kVersion = WEFT_VERSION;
+
+using Transports = std::vector<std::unique_ptr<aggregation::Transport>>;
+
+std::unique_ptr<aggregation::UdpTransport> open_transport(const aggregation::Address& listen) {
+  aggregation::UdpOptions options;
+  options.local = listen;
+  options.wait_for_room = false;  // one slow path must not hold up the others
+  return std::make_unique<aggregation::UdpTransport>(options);
+}
+
+Transports open_row(const aggregation::Address& first, int ports) {
+  Transports row;
+  row.push_back(open_transport(first));
+  const aggregation::Address begin = row.front()->local();
+  for (int i = 1; i < ports; ++i) {
+    row.push_back(open_transport({begin.ipv4, static_cast<std::uint16_t>(begin.port + i)}));
+  }
+  return row;
+}
+
+// `ports` neighbours from the listening port on; if that is 0, wherever so many are free.
+Transports open_transports(const aggregation::Address& listen, int ports) {
+  constexpr int kTries = 50;
+  for (int i = 0; listen.port == 0 && i < kTries; ++i) {
+    try {
+      return open_row(listen, ports);
+    } catch (const std::system_error&) {  // a neighbour is somebody's: another place
+    }
+  }
+  return open_row(listen, ports);
+}
+
+aggregation::SwitchLimits with_port(aggregation::SwitchLimits limits, std::uint16_t port) {
+  limits.port = port;
+  return limits;
+}
+
+}  // namespace
+
+struct Daemon::Parts {
+  explicit Parts(DaemonOptions given)
+      : options(std::move(given)),
+        transports(open_transports(options.listen, options.limits.ports)),
+        data(transports.front()->local()),
+        jobs(with_port(options.limits, data.port), aggregation::random_epoch()),
+        loop(jobs, std::move(transports)),
+        server({options.control, options.listen.ipv4, options.keys, options.open, {}}, jobs, counters) {
+    if (options.with_http) http = std::make_unique<HttpServer>(options.http, pages(), counters);
+    thread = std::thread([this] { loop.run(); });
+  }
+  ~Parts() {
+    http.reset();
+    server.stop();
+    loop.stop();
+    thread.join();
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  [[nodiscard]] Status status() const {
+    const double uptime = std::chrono::duration<double>(Clock::now() - started).count();
+    return {jobs.snapshot(aggregation::steady_now()), &counters, server.connections(), uptime, kVersion};
+  }
+  [[nodiscard]] HttpServer::Pages pages() const {
+    return {{"/", {"text/html; charset=utf-8", [this] { return page(status()); }}},
+            {"/metrics", {"text/plain; version=0.0.4; charset=utf-8", [this] { return metrics(status()); }}},
+            {"/healthz", {"text/plain", [] { return std::string("ok\n"); }}}};
+  }
+
+  DaemonOptions options;
+  Counters counters;
+  Clock::time_point started = Clock::now();
+  Transports transports;  // the loop's from the beginning
+  aggregation::Address data;
+  aggregation::Jobs jobs;
+  aggregation::SwitchLoop loop;
+  Server server;
+  std::unique_ptr<HttpServer> http;
+  std::thread thread;
+};
+
+Daemon::Daemon(DaemonOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+Daemon::~Daemon() = default;
+
+aggregation::Address Daemon::data_address() const { return parts_->data; }
+aggregation::Address Daemon::control_address() const { return {parts_->options.control.ipv4, parts_->server.port()}; }
+
+aggregation::Address Daemon::http_address() const {
+  if (!parts_->http) return {};
+  return {parts_->options.http.ipv4, parts_->http->port()};
+}
+
+void Daemon::look_after() {
+  const std::size_t ended = parts_->server.sessions().reclaim(parts_->options.idle);
+  if (ended > 0) {
+    spdlog::info("reclaimed the slots of {} session(s) without packets for {} s", ended, parts_->options.idle.count());
+  }
+}
+
+std::string Daemon::summary() const {
+  const auto jobs = parts_->jobs.snapshot(aggregation::steady_now());
+  return std::to_string(jobs.jobs_admitted) + " jobs admitted, " + std::to_string(jobs.jobs_refused) + " refused, " +
+         std::to_string(jobs.jobs.size()) + " alive";
+}
+
+}  // namespace weft::control::rpc

@@ -1,0 +1,94 @@
+#include "weft/control/rpc/session_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include "weft/control/rpc/metadata.h"
+
+namespace weft::control::rpc {
+namespace {
+
+using switchml_proto::UdpSessionRequest;
+
+// What the worker asks for, or why that cannot be.
+std::variant<SetUp, std::string> set_up_of(const UdpSessionRequest& request, const Passage& passage) {
+  Terms terms;
+  if (!passage.terms.empty() && !terms.read(passage.terms)) return "the terms of the set-up are not understood";
+  if (terms.packet_elements == 0) {
+    if (request.packet_size() != switchml_proto::MTU_256 && request.packet_size() != switchml_proto::MTU_1024) {
+      return "packets carry 64 or 256 elements (packet_size MTU_256 or MTU_1024)";
+    }
+    terms.packet_elements = request.packet_size() == switchml_proto::MTU_256 ? 64 : 256;
+  }
+  SetUp set_up;
+  set_up.job = passage.job;
+  set_up.session = request.session_id();
+  set_up.rank = request.rank();
+  set_up.workers = request.num_workers();
+  set_up.address = {request.ipv4() != 0 ? request.ipv4() : passage.visitor->remote.ipv4,
+                    static_cast<std::uint16_t>(terms.port)};
+  set_up.packet_elements = terms.packet_elements;
+  set_up.mode = terms.mode;
+  set_up.slots = terms.slots;
+  set_up.key = passage.key;
+  return set_up;
+}
+
+grpc::ServerUnaryReactor* answered(grpc::CallbackServerContext* context, const grpc::Status& status) {
+  auto* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* SessionService::UdpSession(grpc::CallbackServerContext* context,
+                                                     const UdpSessionRequest* request,
+                                                     switchml_proto::UdpSessionResponse* response) {
+  return answered(context, open(*context, *request, *response));
+}
+
+grpc::Status SessionService::open(grpc::CallbackServerContext& context, const UdpSessionRequest& request,
+                                  switchml_proto::UdpSessionResponse& response) {
+  const Passage passage = gate_.pass(context, "UdpSession", request);
+  if (!passage.status.ok()) {
+    const bool challenged = passage.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
+    spdlog::log(challenged ? spdlog::level::debug : spdlog::level::warn, "refused set-up: job '{}' rank {} from {}: {}",
+                passage.job, request.rank(), passage.visitor ? passage.visitor->remote.describe() : "?",
+                passage.status.error_message());
+    return passage.status;
+  }
+  const auto set_up = set_up_of(request, passage);
+  if (const auto* reason = std::get_if<std::string>(&set_up)) return gate_.bad_request(*reason);
+  const auto answer = sessions_.join(std::get<SetUp>(set_up));
+  if (const auto* refused = std::get_if<Refused>(&answer)) {
+    spdlog::warn("refused set-up: job '{}' rank {}: {}", passage.job, request.rank(), refused->reason);
+    return gate_.no_room(refused->reason);
+  }
+  counters_.add(Event::kAdmitted);
+  const auto& admission = std::get<aggregation::Admission>(answer);
+  context.AddTrailingMetadata(kAdmission, write_admission(admission));
+  response.set_session_id(request.session_id());
+  response.set_ipv4(data_address_ != 0 ? data_address_ : passage.visitor->local.ipv4);
+  spdlog::info("admitted job '{}' session {:016x} rank {} of {} at {}: {} slots", passage.job, request.session_id(),
+               request.rank(), request.num_workers(), std::get<SetUp>(set_up).address.describe(), admission.slots);
+  return grpc::Status::OK;
+}
+
+grpc::ServerUnaryReactor* SessionService::RdmaSession(grpc::CallbackServerContext* context,
+                                                      const switchml_proto::RdmaSessionRequest* request,
+                                                      switchml_proto::RdmaSessionResponse* /*response*/) {
+  const Passage passage = gate_.pass(*context, "RdmaSession", *request);
+  if (!passage.status.ok()) return answered(context, passage.status);
+  return answered(context, {grpc::StatusCode::UNIMPLEMENTED,
+                            "weft-switch: it sums UDP packets, not RDMA messages; use backend = udp or dpdk"});
+}
+
+grpc::ServerUnaryReactor* MembershipService::Leave(grpc::CallbackServerContext* context,
+                                                   const weft_switch::LeaveRequest* request,
+                                                   weft_switch::LeaveResponse* /*response*/) {
+  const Passage passage = gate_.pass(*context, "Leave", *request);
+  if (passage.status.ok()) sessions_.leave(request->session_id(), request->rank(), passage.job);
+  return answered(context, passage.status);
+}
+
+}  // namespace weft::control::rpc

@@ -1,0 +1,47 @@
+// SwitchML's Session service: a worker's set-up, answered from the switch's sessions.
+#pragma once
+
+#include "switchml.grpc.pb.h"
+#include "weft/control/rpc/gate.h"
+#include "weft/control/sessions.h"
+#include "weft_switch.grpc.pb.h"
+
+namespace weft::control::rpc {
+
+class SessionService final : public switchml_proto::Session::CallbackService {
+ public:
+  // `data_address`: where packets go; 0.0.0.0 stands for the address at which the worker reached the control plane.
+  SessionService(Gate& gate, Sessions& sessions, Counters& counters, std::uint32_t data_address)
+      : gate_(gate), sessions_(sessions), counters_(counters), data_address_(data_address) {}
+
+  grpc::ServerUnaryReactor* UdpSession(grpc::CallbackServerContext* context,
+                                       const switchml_proto::UdpSessionRequest* request,
+                                       switchml_proto::UdpSessionResponse* response) override;
+  grpc::ServerUnaryReactor* RdmaSession(grpc::CallbackServerContext* context,
+                                        const switchml_proto::RdmaSessionRequest* request,
+                                        switchml_proto::RdmaSessionResponse* response) override;
+
+ private:
+  [[nodiscard]] grpc::Status open(grpc::CallbackServerContext& context,
+                                  const switchml_proto::UdpSessionRequest& request,
+                                  switchml_proto::UdpSessionResponse& response);
+
+  Gate& gate_;
+  Sessions& sessions_;
+  Counters& counters_;
+  std::uint32_t data_address_;
+};
+
+// weft's own addition.
+class MembershipService final : public weft_switch::Membership::CallbackService {
+ public:
+  MembershipService(Gate& gate, Sessions& sessions) : gate_(gate), sessions_(sessions) {}
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const weft_switch::LeaveRequest* request,
+                                  weft_switch::LeaveResponse* response) override;
+
+ private:
+  Gate& gate_;
+  Sessions& sessions_;
+};
+
+}  // namespace weft::control::rpc

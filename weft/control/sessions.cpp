@@ -1,0 +1,140 @@
+#include "weft/control/sessions.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/control/proof.h"
+
+namespace weft::control {
+namespace {
+
+using aggregation::Admission;
+using aggregation::Mode;
+
+std::string named(const std::string& job) { return job.empty() ? "(without a name)" : "'" + job + "'"; }
+
+aggregation::PacketKey key_of(const SetUp& request) {
+  aggregation::PacketKey key{};
+  if (request.key == nullptr) return key;
+  const std::string bytes = packet_key(request.key->secret, request.session);
+  std::memcpy(key.data(), bytes.data(), key.size());
+  return key;
+}
+
+aggregation::JobSpec spec_of(const SetUp& request, int slots) {
+  aggregation::JobSpec spec;
+  spec.name = request.job;
+  spec.session = request.session;
+  spec.mode = request.mode;
+  spec.workers = static_cast<int>(request.workers);
+  spec.packet_elements = request.packet_elements;
+  spec.slots = slots;
+  spec.key = key_of(request);
+  return spec;
+}
+
+std::string objection(const SetUp& request) {
+  if (request.workers < 1 || request.workers > 65535 || request.rank >= request.workers) {
+    return "rank " + std::to_string(request.rank) + " of " + std::to_string(request.workers) +
+           " workers cannot be: ranks count from 0, and there are from 1 to 65535 workers";
+  }
+  if (request.key != nullptr && request.key->workers != 0 && request.key->workers != request.workers) {
+    return "job " + named(request.job) + " is for " + std::to_string(request.key->workers) + " workers, not " +
+           std::to_string(request.workers);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::variant<Admission, Refused> Sessions::join(const SetUp& request) {
+  if (const std::string reason = objection(request); !reason.empty()) return Refused{reason};
+  const std::lock_guard lock(mutex_);
+  forget_ended();
+  const auto found = records_.find(request.session);
+  if (found == records_.end()) return create(request);
+  Record& record = found->second;
+  if (record.job != request.job) return Refused{"this session is another job's"};
+  if (record.workers != request.workers || record.packet_elements != request.packet_elements ||
+      record.mode != request.mode) {
+    return Refused{"the other workers of this session set it up for " + std::to_string(record.workers) +
+                   " workers and packets of " + std::to_string(record.packet_elements) + " elements, this one for " +
+                   std::to_string(request.workers) + " and " + std::to_string(request.packet_elements) +
+                   ", or for another packet format; give all workers the same configuration"};
+  }
+  return place(request, record, *jobs_.admission(request.session));
+}
+
+Sessions::Answer Sessions::create(const SetUp& request) {
+  clear_old_state(request);
+  const auto slots = quota(request);
+  if (const auto* refused = std::get_if<Refused>(&slots)) return *refused;
+  const auto answer = jobs_.admit(spec_of(request, std::get<int>(slots)), aggregation::steady_now());
+  if (const auto* refusal = std::get_if<aggregation::Refusal>(&answer)) return Refused{refusal->text};
+  const auto& admission = std::get<Admission>(answer);
+  Record record{request.job, request.workers, request.packet_elements, request.mode, admission.slots, {}, {}};
+  Answer placed = place(request, record, admission);
+  if (std::holds_alternative<Refused>(placed)) {
+    jobs_.end(request.session);
+  } else {
+    records_.emplace(request.session, std::move(record));
+  }
+  return placed;
+}
+
+Sessions::Answer Sessions::place(const SetUp& request, Record& record, const Admission& admission) {
+  const std::string reason = jobs_.place_worker(request.session, static_cast<int>(request.rank), request.address);
+  if (!reason.empty()) return Refused{reason};
+  record.hosts.insert(request.address.ipv4);
+  record.left.erase(request.rank);
+  return admission;
+}
+
+// What is left of the key's share. Its sessions have it together: DDP's groups are several.
+std::variant<int, Refused> Sessions::quota(const SetUp& request) const {
+  if (request.key == nullptr || request.key->slots == 0) return request.slots;
+  std::int64_t left = request.key->slots;
+  for (const auto& [session, record] : records_) {
+    if (record.job == request.job) left -= record.slots;
+  }
+  if (left < 1) {
+    return Refused{"the sessions of job " + named(request.job) + " have all of its " +
+                   std::to_string(request.key->slots) + " slots; end one, or give the job more in the keys file"};
+  }
+  return static_cast<int>(request.slots == 0 ? left : std::min<std::int64_t>(left, request.slots));
+}
+
+// SwitchML's packets carry no session: a host's new session takes the place of its old one, whose workers are gone.
+void Sessions::clear_old_state(const SetUp& request) {
+  if (request.mode != Mode::kSwitchMl || request.rank != 0 || request.address.port != 0) return;
+  std::erase_if(records_, [&](const auto& entry) {
+    const Record& record = entry.second;
+    const bool replaced =
+        record.mode == Mode::kSwitchMl && record.job == request.job && record.hosts.contains(request.address.ipv4);
+    if (replaced) jobs_.end(entry.first);
+    return replaced;
+  });
+}
+
+void Sessions::forget_ended() {
+  std::erase_if(records_, [&](const auto& entry) { return !jobs_.admission(entry.first).has_value(); });
+}
+
+void Sessions::leave(std::uint64_t session, std::uint32_t rank, const std::string& job) {
+  const std::lock_guard lock(mutex_);
+  const auto found = records_.find(session);
+  if (found == records_.end() || found->second.job != job || rank >= found->second.workers) return;
+  found->second.left.insert(rank);
+  if (found->second.left.size() < found->second.workers) return;
+  jobs_.end(session);
+  records_.erase(found);
+}
+
+std::size_t Sessions::reclaim(aggregation::Duration longest) {
+  const std::lock_guard lock(mutex_);
+  const auto ended = jobs_.end_idle(longest, aggregation::steady_now());
+  forget_ended();
+  return ended.size();
+}
+
+}  // namespace weft::control

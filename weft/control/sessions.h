@@ -1,0 +1,68 @@
+// The sessions that workers have set up at a switch, and what each job key may have of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <variant>
+
+#include "weft/aggregation/jobs.h"
+#include "weft/control/keys.h"
+
+namespace weft::control {
+
+// One worker's request, already admitted.
+struct SetUp {
+  std::string job;  // empty: SwitchML's own clients have no names
+  std::uint64_t session = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t workers = 0;
+  aggregation::Address address;  // port 0: not told
+  int packet_elements = 0;
+  aggregation::Mode mode = aggregation::Mode::kSwitchMl;
+  int slots = 0;                // wanted; 0: as many as may be
+  const JobKey* key = nullptr;  // null: admitted without
+};
+
+struct Refused {
+  std::string reason;
+};
+
+class Sessions {
+ public:
+  explicit Sessions(aggregation::Jobs& jobs) : jobs_(jobs) {}
+
+  // The first worker to come makes the job, others join it; one that comes again gets the same answer. After the switch
+  // was restarted or the job was idle for too long, the first that comes again makes it anew.
+  [[nodiscard]] std::variant<aggregation::Admission, Refused> join(const SetUp& request);
+  // Ends the session when every worker has left.
+  void leave(std::uint64_t session, std::uint32_t rank, const std::string& job);
+  // Ends sessions that were idle for longer; how many.
+  std::size_t reclaim(aggregation::Duration longest);
+
+ private:
+  struct Record {
+    std::string job;
+    std::uint32_t workers = 0;
+    int packet_elements = 0;
+    aggregation::Mode mode{};
+    int slots = 0;
+    std::set<std::uint32_t> hosts;  // IPv4 addresses
+    std::set<std::uint32_t> left;   // ranks
+  };
+  using Answer = std::variant<aggregation::Admission, Refused>;
+
+  [[nodiscard]] Answer create(const SetUp& request);
+  [[nodiscard]] Answer place(const SetUp& request, Record& record, const aggregation::Admission& admission);
+  [[nodiscard]] std::variant<int, Refused> quota(const SetUp& request) const;
+  void forget_ended();
+  void clear_old_state(const SetUp& request);
+
+  aggregation::Jobs& jobs_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Record> records_;
+};
+
+}  // namespace weft::control

@@ -1,0 +1,186 @@
+#include "weft/process_group/sml_group.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include <span>
+
+#include "weft/mpi/half.h"
+#include "weft/process_group/memory.h"
+#include "weft/process_group/sml_setup.h"
+#include "weft/process_group/sml_work.h"
+
+namespace weft::process_group {
+namespace {
+
+template <class Number>
+void sum_as(aggregation::WorkerSession& session, const at::Tensor& memory) {
+  auto* data = static_cast<Number*>(memory.mutable_data_ptr());
+  const auto count = static_cast<std::size_t>(memory.numel());
+  session.all_reduce(std::span<const Number>(data, count), std::span<Number>(data, count));
+}
+
+void sum(aggregation::WorkerSession& session, const at::Tensor& memory) {
+  switch (memory.scalar_type()) {
+    case at::kInt:
+      return sum_as<std::int32_t>(session, memory);
+    case at::kFloat:
+      return sum_as<float>(session, memory);
+    case at::kHalf:
+      return sum_as<mpi::Float16>(session, memory);
+    case at::kBFloat16:
+      return sum_as<mpi::BFloat16>(session, memory);
+    default:
+      TORCH_INTERNAL_ASSERT(false, "sml: ", memory.scalar_type(), " was let through");
+  }
+}
+
+Membership members_of(const c10d::DistributedBackendOptions& options) {
+  return {options.store, options.group_rank, options.group_size,
+          std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)};
+}
+
+}  // namespace
+
+std::string SmlGroup::fallback_for(const c10d::DistributedBackendOptions& options, const std::string& usual) {
+  return agreed_fallback(members_of(options), usual);
+}
+
+SmlGroup::BackendPtr SmlGroup::create(const c10d::DistributedBackendOptions& options, const BackendPtr& fallback) {
+  const Membership members = members_of(options);
+  aggregation::Config config = agreed_config(members);
+  std::shared_ptr<Lane> lane = members.size > 1 ? open_lane(members, config) : nullptr;
+  return c10::make_intrusive<SmlGroup>(members.rank, members.size, members.timeout, fallback, std::move(config),
+                                       std::move(lane));
+}
+
+SmlGroup::SmlGroup(int rank, int size, std::chrono::milliseconds timeout, BackendPtr fallback,
+                   aggregation::Config config, std::shared_ptr<Lane> lane)
+    : Backend(rank, size),
+      options_(c10::make_intrusive<Options>("sml", timeout)),
+      fallback_(std::move(fallback)),
+      config_(std::move(config)),
+      lane_(std::move(lane)) {
+  init();
+}
+
+SmlGroup::~SmlGroup() { shutdown(); }
+
+std::map<std::string, std::int64_t> SmlGroup::statistics() const {
+  std::map<std::string, std::int64_t> all;
+  {
+    const std::lock_guard lock(counting_);
+    all = counts_;
+  }
+  if (!lane_) return all;
+  const auto worker = lane_->statistics();
+  all["switch.packets_sent"] = static_cast<std::int64_t>(worker.packets_sent);
+  all["switch.packets_received"] = static_cast<std::int64_t>(worker.packets_received);
+  all["switch.retransmissions"] = static_cast<std::int64_t>(worker.retransmissions);
+  all["switch.extra_rounds"] = static_cast<std::int64_t>(worker.extra_rounds);
+  all["switch.rejoins"] = static_cast<std::int64_t>(worker.rejoins);
+  all["switch.round_trip_ns"] = static_cast<std::int64_t>(worker.round_trip.count());
+  return all;
+}
+
+void SmlGroup::setTimeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  fallback_->setTimeout(timeout);
+}
+
+void SmlGroup::startCoalescing() {
+  coalescing_ = true;  // a batch is the other backend's: its order must be that of one backend
+  fallback_->startCoalescing();
+}
+
+SmlGroup::WorkPtr SmlGroup::endCoalescing() {
+  coalescing_ = false;
+  return fallback_->endCoalescing();
+}
+
+void SmlGroup::waitForPendingWorks() {
+  std::vector<WorkPtr> works;
+  {
+    const std::lock_guard lock(order_);
+    for (const auto& entry : pending_) {
+      if (auto work = entry.lock()) works.push_back(std::move(work));
+    }
+  }
+  for (const auto& work : works) work->wait();
+  fallback_->waitForPendingWorks();
+}
+
+void SmlGroup::abort() {
+  if (lane_) lane_->give_up("it was aborted");
+  fallback_->abort();
+}
+
+void SmlGroup::shutdown() {
+  if (lane_) lane_->close();
+  fallback_->shutdown();
+}
+
+c10d::ErrorType SmlGroup::getError() {
+  return lane_ && !lane_->usable() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+}
+
+std::string SmlGroup::objection(const at::Tensor& tensor, const c10d::ReduceOp& op) const {
+  if (!lane_) return "one_rank";
+  if (coalescing_) return "coalesced";
+  if (op != c10d::ReduceOp::SUM && op != c10d::ReduceOp::AVG) return "reduction";
+  if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) return "layout";
+  const at::ScalarType type = tensor.scalar_type();
+  const bool floating = type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+  if (!floating && type != at::kInt) return c10::toString(type);
+  if (type == at::kInt && op == c10d::ReduceOp::AVG) return "reduction";
+  if (floating && config_.weft.exact) return "exact";
+  if (floating && config_.general.prepostprocessor == "bypass") return "bypass";
+  return tensor.numel() == 0 ? "empty" : "";
+}
+
+SmlGroup::WorkPtr SmlGroup::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  TORCH_CHECK(tensors.size() == 1, "sml: all_reduce expects one tensor a rank, got ", tensors.size());
+  const std::string reason = objection(tensors.front(), opts.reduceOp);
+  if (!reason.empty()) return other("all_reduce." + reason).allreduce(tensors, opts);
+  return through_switch(tensors, opts.reduceOp, c10d::OpType::ALLREDUCE, opts.timeout, opts.asyncOp);
+}
+
+SmlGroup::WorkPtr SmlGroup::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
+  for (const at::Tensor& tensor : tensors) {
+    const std::string reason = objection(tensor, opts.reduceOp);
+    if (!reason.empty()) return other("all_reduce_coalesced." + reason).allreduce_coalesced(tensors, opts);
+  }
+  return through_switch(tensors, opts.reduceOp, c10d::OpType::ALLREDUCE_COALESCED, opts.timeout, opts.asyncOp);
+}
+
+SmlGroup::WorkPtr SmlGroup::through_switch(const Tensors& tensors, const c10d::ReduceOp& op, c10d::OpType type,
+                                           std::chrono::milliseconds timeout, bool async) {
+  count("switch.all_reduce");
+  const auto patience = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
+  c10::intrusive_ptr<SmlWork> work;
+  {
+    const std::lock_guard order(order_);
+    const c10::AutoGradMode no_grad(false);
+    std::vector<Target> targets;
+    for (const at::Tensor& tensor : tensors) targets.push_back(in_place_of(tensor));
+    work = c10::make_intrusive<SmlWork>(lane_, rank_, type, ++sequence_, patience, tensors);
+    const bool mean = op == c10d::ReduceOp::AVG;
+    lane_->add({[targets, mean, ranks = size_](aggregation::WorkerSession& session) {
+                  for (const Target& target : targets) {
+                    sum(session, target.memory);
+                    if (mean) target.memory.div_(ranks);
+                    target.deliver();
+                  }
+                },
+                [work](std::exception_ptr error) { work->conclude(std::move(error)); }});
+    std::erase_if(pending_, [](const auto& entry) {
+      const auto held = entry.lock();
+      return !held || held->isCompleted();
+    });
+    pending_.emplace_back(c10::intrusive_ptr<c10d::Work>(work));
+  }
+  if (!async) work->wait();
+  return work;
+}
+
+}  // namespace weft::process_group

@@ -1,0 +1,137 @@
+#include "weft/process_group/sml_link.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "weft/aggregation/error.h"
+#include "weft/aggregation/file_descriptor.h"
+#include "weft/aggregation/udp_transport.h"
+#include "weft/process_group/sml_client.h"
+
+namespace weft::process_group {
+namespace {
+
+using aggregation::Address;
+using aggregation::Config;
+using aggregation::Mode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kGoodbye = milliseconds(500);
+constexpr auto kOneQuestion = milliseconds(1000);  // between two looks whether the wait was cancelled
+
+Mode mode_of(const Config& config) { return config.weft.mode == "extended" ? Mode::kExtended : Mode::kSwitchMl; }
+
+void require_transport(const Config& config) {
+  if (config.general.backend == "udp") return;
+  throw aggregation::ConfigError("weft: backend = " + config.general.backend +
+                                 (config.general.backend == "dpdk" ? " needs a build with DPDK, which this is not"
+                                                                   : " moves no data between processes") +
+                                 "; use backend = udp");
+}
+
+sockaddr_in resolved(const std::string& host, std::int64_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;  // as SwitchML's packets
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int failure = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (failure != 0) {
+    throw aggregation::ConfigError("weft: controller_ip '" + host +
+                                   "' is no address or host name: " + gai_strerror(failure));
+  }
+  sockaddr_in address = *reinterpret_cast<const sockaddr_in*>(found->ai_addr);
+  freeaddrinfo(found);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  return address;
+}
+
+// The address of this host from which the switch is reached: where the routing table says; nothing is sent.
+std::uint32_t own_address(const Config& config) {
+  if (!config.udp.worker_ip.empty()) {
+    const auto given = Address::parse(config.udp.worker_ip);
+    if (given && given->port == 0) return given->ipv4;
+    throw aggregation::ConfigError("weft: [backend.udp] worker_ip must be an IPv4 address, got '" +
+                                   config.udp.worker_ip + "'");
+  }
+  const sockaddr_in controller = resolved(config.general.controller_ip, config.general.controller_port);
+  const aggregation::FileDescriptor probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  socklen_t length = sizeof(own);
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&controller), sizeof(controller)) != 0 ||
+      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) {
+    throw aggregation::ConfigError("weft: there is no way from this host to the switch at " +
+                                   config.general.controller_ip);
+  }
+  return ntohl(own.sin_addr.s_addr);
+}
+
+control::ClientOptions client_options(const Config& config) {
+  control::ClientOptions options;
+  options.host = config.general.controller_ip;
+  options.port = static_cast<std::uint16_t>(config.general.controller_port);
+  options.keys = config.weft.keys;
+  options.job = config.weft.job;
+  return options;
+}
+
+}  // namespace
+
+Link::Link(const Config& config, const LinkOptions& options) : config_(config), options_(options) {
+  require_transport(config);
+  aggregation::UdpOptions udp;
+  udp.local.port = static_cast<std::uint16_t>(config.udp.worker_port);
+  udp.segmentation = config.udp.segmentation_offload;
+  auto transport = std::make_unique<aggregation::UdpTransport>(udp);
+  request_.session = options.session;
+  request_.rank = static_cast<std::uint32_t>(options.rank);
+  request_.workers = static_cast<std::uint32_t>(options.workers);
+  request_.mode = mode_of(config);
+  request_.packet_elements = static_cast<int>(config.general.packet_numel);
+  request_.slots = static_cast<int>(config.general.max_outstanding_packets);
+  request_.address = {own_address(config), transport->local().port};
+  client_ = open_control_client(client_options(config));
+  const control::Joined joined = client_->join(request_, seconds(config.weft.setup_timeout_s));
+  aggregation::WorkerOptions worker;
+  worker.mode = request_.mode;
+  worker.rank = options.rank;
+  worker.workers = options.workers;
+  worker.packet_elements = request_.packet_elements;
+  worker.window = request_.slots;
+  worker.switch_address = joined.switch_address;
+  worker.key = joined.key;
+  worker.timeout = options.timeout;
+  worker.rejoin = [this] { return rejoin(); };
+  session_ = std::make_unique<aggregation::WorkerSession>(std::move(transport), worker, joined.admission);
+}
+
+Link::~Link() {
+  try {
+    client_->leave(request_.session, request_.rank, kGoodbye);
+  } catch (const std::exception&) {  // the switch notices that the job is idle
+  }
+}
+
+void Link::cancel(const std::string& reason) {
+  cancelled_ = true;
+  session_->cancel(reason);
+}
+
+std::optional<aggregation::Admission> Link::rejoin() {
+  const auto deadline = std::chrono::steady_clock::now() + seconds(config_.weft.setup_timeout_s);
+  while (!cancelled_) {
+    try {
+      return client_->join(request_, kOneQuestion).admission;
+    } catch (const control::SwitchUnreachable& error) {
+      if (std::chrono::steady_clock::now() > deadline) throw aggregation::JobLost(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft::process_group
