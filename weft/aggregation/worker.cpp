@@ -186,6 +186,7 @@ void Worker::readdress(WorkerSlot::SentPacket& packet) {
 
 void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
   admission_ = admission;
+  if (admission.port != 0) identity_.switch_address.port = admission.port;
   job_in_doubt_ = false;
   silent_ = false;
   last_progress_ = now;

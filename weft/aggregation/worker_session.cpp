@@ -123,6 +123,7 @@ void WorkerSession::ask_whether_job_stands() {
   check(admission->slots >= options_.window, "after its restart the switch grants " + std::to_string(admission->slots) +
                                                  " slots; this job uses " + std::to_string(options_.window));
   admission_ = *admission;
+  if (admission_.port != 0) options_.switch_address.port = admission_.port;  // jobs come back in any order
   worker_->rejoin(admission_, steady_now(), *outbox_);
   const std::lock_guard lock(mutex_);
   ++statistics_.rejoins;
