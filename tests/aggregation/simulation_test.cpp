@@ -165,6 +165,37 @@ TEST_P(Simulation, ManySwitchRestarts) {
   }
 }
 
+// A worker lacks a sum of the first operation while its peers wait for it in the second, with more slots than probes.
+TEST_P(Simulation, ARestartWhileSomeHaveGoneOn) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SimulationOptions options;
+    options.mode = GetParam();
+    options.workers = 4;
+    options.window = 24;
+    options.seed = seed;
+    options.faults.loss = 0.19;
+    SimulatedJob job(options);
+    job.restart_switch_at(microseconds(500 * seed));
+    ASSERT_EQ(wrong_integers(job, options, {64 * 24, 64 * 24, 64 * 24}), 0U) << seed;
+  }
+}
+
+// Packets of the job before reach a switch that has just begun anew.
+TEST_P(Simulation, AWorkersRestartAndThenTheSwitchs) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SimulationOptions options;
+    options.mode = GetParam();
+    options.workers = 5;
+    options.seed = seed;
+    options.faults = {0.1, 0.2, 0.5, microseconds(50), microseconds(400), milliseconds(5)};
+    options.first_operation = 188;
+    SimulatedJob job(options);
+    job.restart_worker_at(microseconds(2000 + 50 * seed), 1);
+    job.restart_switch_at(microseconds(4000 + 50 * seed));
+    ASSERT_EQ(wrong_integers(job, options, {6000, 6000}), 0U) << seed;
+  }
+}
+
 TEST_P(Simulation, TheHeaviestLossEnds) {
   SimulationOptions options;
   options.mode = GetParam();
