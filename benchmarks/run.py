@@ -22,6 +22,7 @@ SUITES: dict[str, list[list[str]]] = {
         [str(ROOT / "build/release/benchmarks/links"), "0", "100", "4", "8"],
         [str(ROOT / "build/release/benchmarks/links"), "0", "0", "4"],
         [str(ROOT / "build/release/benchmarks/links"), "1", "0", "4"],
+        [sys.executable, str(ROOT / "benchmarks/aggregation/backends.py")],
     ],
     "collective": [
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/forward_backward")],

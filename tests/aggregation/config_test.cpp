@@ -54,6 +54,7 @@ TEST(Config, DefaultsAreSwitchML) {
   EXPECT_EQ(config.general.timeout_threshold, 100);
   EXPECT_EQ(config.dummy.bandwidth, 1000);
   EXPECT_TRUE(config.dummy.process_packets);
+  EXPECT_EQ(config.weft.mode, "extended");  // ours
   EXPECT_EQ(config.dpdk.worker_port, 4000);
   EXPECT_EQ(config.dpdk.cores, "0-3");
   EXPECT_EQ(config.dpdk.burst_rx, 64);

@@ -61,7 +61,7 @@ struct UdpConfig {
 struct WeftConfig {
   std::string job = "default";        // whose key is used, and what the switch counts under
   std::string keys;                   // YAML file with the job's key; empty: the switch must admit without
-  std::string mode = "classic";       // or extended: larger packets, more than 32 workers, each packet authenticated
+  std::string mode = "extended";      // or classic: byte for byte SwitchML's packets, for its hardware
   std::string fallback = "auto";      // what the switch cannot do: mpi, gloo, or whichever the job was started for
   bool exact = false;                 // floats take the fallback, which rounds as MPI or gloo do
   std::int64_t setup_timeout_s = 30;  // how long workers look for the switch, at the start and after it went away
