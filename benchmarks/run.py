@@ -34,6 +34,7 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/layer_parallel/training_step.py")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/layer_parallel/peak_memory.py")],
     ],
+    "memory": [[sys.executable, str(ROOT / "benchmarks/memory/allocator.py")]],
     "multigrid": [
         [MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/engine")],
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/engine")],

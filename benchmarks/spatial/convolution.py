@@ -1,6 +1,6 @@
 """Two convolutions, 3 -> 64 -> 64 channels of 3x3, forward and backward, on tiles: all ranks against rank 0 alone.
 
-mpirun -n 2 python benchmarks/spatial/convolution.py [--sizes 64 256] [--batch 32] [--repeats 5] [--split-interior]
+mpirun -n 2 python benchmarks/spatial/convolution.py [--sizes 64 256] [--batch 32] [--repeats 5] [--pool]
 
 Both sides run in the same processes with one thread a rank, so they share allocator settings; while rank 0 computes
 alone the others sleep. Prints the time of a step, of its exchanges alone, their bytes, and each side's peak memory.
@@ -62,13 +62,11 @@ def timed(run: Callable[[], None]) -> Tensor:
 
 
 class Comparison:
-    def __init__(self, grid: spatial.Grid, size: int, batch: int, split_interior: bool) -> None:
+    def __init__(self, grid: spatial.Grid, size: int, batch: int) -> None:
         self.grid, self.comm = grid, grid.comm
         self.layout = spatial.Layout(grid, (size, size))
         self.shape = (batch, 3, size, size)
         self.whole, self.tiled = layers(nn.Conv2d), layers(spatial.Conv2d)
-        for module in self.tiled:
-            module.split_interior = split_interior
         self.name = f"{batch}x3x{size}x{size}"
 
     def alone(self, x: Tensor, flag: str) -> Tensor:
@@ -96,11 +94,11 @@ class Comparison:
         plan = self._plan(tile, weight)
         if plan is None:
             return 0.0
-        gradient = torch.randn_like(torch.ops.weft.halo_exchange(tile.local, plan, 0.0, -1))
+        gradient = torch.randn_like(torch.ops.weft.halo_exchange(tile.local, plan, 0.0))
 
         def both() -> None:
-            torch.ops.weft.halo_exchange(tile.local, plan, 0.0, -1)
-            torch.ops.weft.halo_accumulate(gradient, plan, -1)
+            torch.ops.weft.halo_exchange(tile.local, plan, 0.0)
+            torch.ops.weft.halo_accumulate(gradient, plan)
 
         both()
         samples = []
@@ -169,12 +167,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--split-interior", action="store_true")
+    parser.add_argument("--pool", action="store_true", help="both sides' tensors in reused memory")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.pool:
+        weft.memory.pool()
     grid = spatial.Grid(weft.world().size, 1)
     for size in arguments.sizes:
-        run(Comparison(grid, size, arguments.batch, arguments.split_interior), arguments.repeats)
+        run(Comparison(grid, size, arguments.batch), arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import weft_autoload
 
 from . import _call_site, _library, _lifetime, _transforms, errors  # loads the library, where the others look things up
 from . import data as data
+from . import memory as memory
 from ._doctor import Report, doctor
 from ._gradients import clip_grad_norm_
 from ._messages import ANY_SOURCE, ANY_TAG
@@ -58,6 +59,7 @@ __all__ = [
     "from_mpi4py",
     "grad",
     "library_path",
+    "memory",
     "options",
     "reset_tape",
     "sml",

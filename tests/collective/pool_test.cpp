@@ -17,6 +17,9 @@ namespace {
 constexpr std::int64_t kFloats = 1 << 16;  // 256 KiB
 constexpr std::int64_t kBytes = kFloats * 4;
 
+memory::Statistics pool_statistics() { return memory::BlockPool::of_process().statistics(); }
+void empty_pool() { memory::BlockPool::of_process().trim(); }
+
 class Pool : public testing::Test {
  protected:
   void SetUp() override { empty_pool(); }

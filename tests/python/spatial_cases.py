@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import random
@@ -9,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+from weft.spatial.regions import HaloRegion
 
 from weft.spatial import DistTensor, Grid, Layout
 from weft.spatial import functional as S
@@ -88,13 +90,16 @@ def convolution(draw: Draw) -> Case:
     kernel, stride, dilation = draw.each(1, 7 if draw.dims < 3 else 3), draw.each(1, 4), draw.each(1, 3)
     mode = draw.random.choice(["zeros", "zeros", "reflect", "replicate", "circular"])
     padding = draw.each(0, 4 if draw.dims < 3 else 2)
+    if draw.chance(0.4):  # as most networks have it: results as large as inputs, whose edges are computed apart
+        kernel, stride = [k - 1 + k % 2 for k in kernel], [1] * draw.dims
+        padding = [d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True)]
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
     shape = [max(draw.between(1, draw.largest), r - 2 * p, p + 1) for r, p in zip(reach, padding, strict=True)]
     x, layout = draw.values(draw.between(1, 2), channels, *shape), draw.layout(shape)
     weights = [draw.values(outputs, channels // groups, *kernel)]
     if draw.chance():
         weights.append(draw.values(outputs))
-    split = draw.chance(0.3)
+    edges = draw.random.choice(["auto", "apart", "apart", "padded"])
     function = getattr(F, f"conv{draw.dims}d")
 
     def serial(x: Tensor, w: list[Tensor]) -> Tensor:
@@ -104,10 +109,10 @@ def convolution(draw: Draw) -> Case:
 
     def tiled(x: DistTensor, w: list[Tensor]) -> DistTensor:
         bias = w[1] if len(w) > 1 else None
-        return S.conv(x, w[0], bias, stride, padding, dilation, groups, mode, split)
+        return S.conv(x, w[0], bias, stride, padding, dilation, groups, mode, edges)
 
     return Case(
-        f"conv {kernel=} {stride=} {padding=} {dilation=} {mode} {groups=} {split=}", x, layout, serial, tiled, weights
+        f"conv {kernel=} {stride=} {padding=} {dilation=} {mode} {groups=} {edges=}", x, layout, serial, tiled, weights
     )
 
 
@@ -424,8 +429,46 @@ def several(draw: Draw) -> Case:
     return Case("network", x, layout, network, tiled, weights)
 
 
+def halo_region(draw: Draw) -> Case:
+    """Up to four layers behind one exchange: convolutions, max pooling, activations whose value at 0 is not 0."""
+    kinds = [draw.random.choice(["conv", "conv", "pool"]) for _ in range(draw.between(1, 3 if draw.dims < 3 else 2))]
+    channels, chain, weights = 2, [], []
+    conv, pool = getattr(nn, f"Conv{draw.dims}d"), getattr(nn, f"MaxPool{draw.dims}d")
+    for kind in ["conv", *kinds]:
+        kernel, stride, dilation = draw.each(1, 4), draw.each(1, 2), draw.each(1, 2)
+        if kind == "pool":
+            half = [min(k // 2, d * (k - 1) // 2) for d, k in zip(dilation, kernel, strict=True)]
+            chain.append(pool(kernel, stride, half, dilation))
+        else:
+            outputs = draw.between(1, 3)
+            same = [d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True)]
+            chain += [conv(channels, outputs, kernel, stride, same, dilation), nn.Softplus()]
+            weights += [draw.values(outputs, channels, *kernel), draw.values(outputs)]
+            channels = outputs
+    if draw.chance():
+        chain.pop()  # ends in a layer with windows, or without
+    x, layout = draw.field(2, least=8)
+
+    def with_weights(w: list[Tensor]) -> list[nn.Module]:
+        given = iter(w)
+        modules = [copy.copy(module) for module in chain]
+        for module in modules:
+            if isinstance(module, conv):
+                module._parameters = {"weight": next(given), "bias": next(given)}
+        return modules
+
+    def serial(x: Tensor, w: list[Tensor]) -> Tensor:
+        return nn.Sequential(*with_weights(w))(x)
+
+    def tiled(x: DistTensor, w: list[Tensor]) -> DistTensor:
+        return HaloRegion(with_weights(w), layout)(x)
+
+    return Case(f"region {chain}", x, layout, serial, tiled, weights)
+
+
 KINDS = [
     *[convolution] * 6,
+    *[halo_region] * 3,
     *[transposed_convolution] * 2,
     *[max_pool] * 2,
     *[average_pool] * 2,

@@ -107,6 +107,6 @@ def test_a_step_without_gradients_leaves_no_tape(column: Grid) -> None:
     tile = DistTensor.tile_of(field(2 * column.size), Layout(column, (2 * column.size, 5)))
     weight = torch.ones(1, 2, 3, 3, dtype=torch.float64, requires_grad=True)
     with torch.no_grad():
-        for split in (False, True):
-            assert not S.conv(tile, weight, padding=1, split_interior=split).requires_grad
+        for edges in ("apart", "padded"):
+            assert not S.conv(tile, weight, padding=1, edges=edges).requires_grad
     assert weft.tape_length() == 0

@@ -192,3 +192,61 @@ def test_mesh_axes_are_a_grid(comm: weft.Communicator) -> None:
     split = spatial.parallelize(nn.Sequential(nn.Conv2d(3, 4, 3, padding=1)), mesh, (1, 3, 12, 12))
     assert split.grid.extents == (comm.size, 1)
     assert math.prod(split(torch.randn(1, 3, 12, 12)).local.shape[2:]) == 12 * 12 // comm.size
+
+
+def chained() -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 4, 3, padding=1), nn.Sigmoid(), nn.Conv2d(4, 4, 5, padding=2), nn.MaxPool2d(2), nn.Tanh()),
+        *(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, padding="same"), nn.ReLU()),
+        *(nn.Conv2d(4, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")),
+    )
+
+
+@pytest.mark.parametrize("regions", [True, "auto", [["0", "1", "2"], ["7", "8", "9"]]])
+def test_regions_train_as_one_process_does(regions: object, grid: Grid) -> None:
+    torch.manual_seed(4)
+    net = chained().double()
+    shape = (2, 3, 21, 26)
+    split = spatial.parallelize(copy.deepcopy(net), grid, shape, halo_regions=regions)
+    assert list(split.whole_state_dict()) == list(net.state_dict())
+    losses = [[], []]
+    for k, network in enumerate((net, split)):
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
+        for step in range(4):
+            x, target = data(step, shape, 3, True)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(network(x), target[:, :10, :13])
+            weft.backward(loss)
+            optimizer.step()
+            losses[k].append(loss.item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-9)
+
+
+def test_regions_exchange_once_and_explain_says_so(grid: Grid) -> None:
+    apart = spatial.parallelize(chained(), grid, (1, 3, 24, 24))
+    shared = spatial.parallelize(chained(), grid, (1, 3, 24, 24), halo_regions=True)
+    if grid.size == 1:
+        assert "halo region" not in shared.explain(), "nothing is exchanged"
+        return
+    assert "halo region" not in apart.explain()
+    table = shared.explain()
+    assert "halo region 0" in table
+    assert "halo region 1" in table, "batch normalisation ends a region: its statistics count each cell once"
+    assert sum(row.traffic.exchanges for row in apart.rows) == 6
+    assert sum(row.traffic.exchanges for row in shared.rows) == 3
+
+
+@pytest.mark.parametrize(
+    "regions, message",
+    [
+        ([["0", "2"]], "'2' does not follow '0'"),
+        ([["5", "6"]], "'6' cannot be in a halo region"),
+        ([["9", "10"]], "'10' cannot be in a halo region"),
+        ([["nowhere"]], "'nowhere' cannot be"),
+        ([["1"]], "no layer that needs a halo"),
+        ("always", "halo_regions is True, False, 'auto'"),
+    ],
+)
+def test_regions_that_cannot_be_are_refused(regions: object, message: str, grid: Grid) -> None:
+    with pytest.raises(ValueError, match=message):
+        spatial.parallelize(chained(), grid, (1, 3, 24, 24), halo_regions=regions)

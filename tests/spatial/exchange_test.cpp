@@ -151,14 +151,13 @@ TEST_F(ExchangeTest, SharedWeightsSumTheirGradients) {
   expect_close(b.grad(), at::full({2, 2}, size() * (size() + 1) / 2.0, at::kDouble));
 }
 
-// A convolution on tiles, once with plain backward (where the halo's gradient leaves early) and once with a graph of
-// it.
+// With edges apart, whose backward pass is not made of recorded operations unless a graph of it is wanted.
 TEST_F(ExchangeTest, SecondDerivativesOfAConvolution) {
   const auto layout = Layout::balanced(grids().front(), {2 * size() + 1, 5});
   const at::Tensor whole = values({1, 2, 2 * size() + 1, 5}, 1);
   const at::Tensor kernel = values({2, 2, 3, 3}, 2);
   const auto loss_of = [&](const DistTensor& x, const at::Tensor& w) {
-    const at::Tensor y = convolution(x, w, std::nullopt, {.padding = {1}}).local;
+    const at::Tensor y = convolution(x, w, std::nullopt, {.padding = {1}, .edges = Edges::kApart}).local;
     return (y * y * y).sum();
   };
   const auto second = [&](const DistTensor& x, const at::Tensor& w) {
@@ -179,19 +178,19 @@ TEST_F(ExchangeTest, SecondDerivativesOfAConvolution) {
   expect_close(actual[1], expected[1], "by the weight", 1e-11);
 }
 
-TEST_F(ExchangeTest, InteriorFirstGivesTheSame) {
+TEST_F(ExchangeTest, EdgesApartGiveTheSame) {
   std::mt19937 random(4);
   for (const auto& grid : grids()) {
     const auto layout = random_layout(grid, {11, 9}, random);
     const at::Tensor whole = values({2, 3, 11, 9}, 1);
     const at::Tensor kernel = values({4, 3, 3, 5}, 2);
     std::vector<at::Tensor> results;
-    for (const bool split : {false, true}) {
+    for (const Edges edges : {Edges::kPadded, Edges::kApart}) {
       DistTensor x = tile_of(whole, layout);
       x.local = leaf(x.local);
       const at::Tensor w = leaf(kernel);
       ConvolutionOptions options{.padding = {1, 2}};
-      options.split_interior = split;
+      options.edges = edges;
       const at::Tensor y = convolution(x, w, std::nullopt, options).local;
       backward((y * y).sum());
       for (const auto& tensor : {y, x.local.grad(), w.grad()}) results.push_back(tensor);

@@ -6,12 +6,14 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 #include <torch/nn/modules/pooling.h>
 #include <torch/nn/modules/upsampling.h>
 
 #include "tests/collective/single_process.h"
+#include "weft/spatial/block.h"
 
 namespace weft::spatial {
 namespace {
@@ -105,6 +107,51 @@ TEST(SplitSequentialTest, LinearLayersAreSplitAndPutBack) {
   }
 }
 
+nn::Sequential nested() {
+  return nn::Sequential(
+      Block(nn::Conv2d(nn::Conv2dOptions(2, 3, 3).padding(1)), nn::LayerNorm(nn::LayerNormOptions({3, 13, 10}))),
+      Block(nn::Mish(), Block(nn::LPPool2d(nn::LPPool2dOptions(2, {2, 2}).stride({1, 1})))),
+      nn::AdaptiveMaxPool2d(nn::AdaptiveMaxPool2dOptions({6, 5})), nn::Softsign());
+}
+
+TEST(SplitSequentialTest, LooksIntoBlocks) {
+  auto [alone, given] = twins(&nested);
+  const SplitSequential split = parallelize(given, column(), {2, 13, 10});
+  const at::Tensor x = values({2, 2, 13, 10}, 9);
+  const at::Tensor expected = alone->forward(x);
+  const at::Tensor weight = values(expected.sizes(), 10);
+  (expected * weight).sum().backward();
+  const DistTensor y = split.tiles(x);
+  expect_close(y.local, tile_of(expected, y.layout).local, "result");
+  backward((y.local * tile_of(weight, y.layout).local).sum());
+  const auto theirs = given->parameters();
+  std::size_t i = 0;
+  for (const auto& parameter : alone->parameters()) expect_close(theirs[i++].grad(), parameter.grad(), "gradient");
+  EXPECT_THAT(split.explain(), HasSubstr("1.1.0  LPPool2dImpl"));
+}
+
+TEST(SplitSequentialTest, DropoutDropsTheSameWhateverTheSplit) {
+  const auto make = [] {
+    return nn::Sequential(nn::Dropout(0.5), nn::Dropout2d(0.3), nn::Flatten(), nn::Dropout(0.2));
+  };
+  const auto alone =
+      c10::make_intrusive<RankGrid>(mpi::Team::adopt(comm()->origin().split(static_cast<int>(rank()), 0)), Shape{1, 1});
+  std::vector<std::vector<DistTensor>> results;
+  for (const auto& grid : {column(), alone}) {
+    at::manual_seed(5);
+    const SplitSequential split = parallelize(make(), grid, {4, 11, 6});
+    auto& passes = results.emplace_back();
+    for (int pass = 0; pass < 2; ++pass) {
+      passes.push_back(std::get<Flattened>(split.forward(values({2, 4, 11, 6}, 9))).tiles);
+    }
+  }
+  const at::Tensor whole = results[1][0].local;
+  expect_close(results[0][0].local, tile_of(whole, results[0][0].layout).local, "the first pass");
+  expect_close(results[0][1].local, tile_of(results[1][1].local, results[0][1].layout).local, "the second pass");
+  EXPECT_FALSE(whole.equal(results[1][1].local)) << "another pass has another mask";
+  EXPECT_GT(whole.eq(0).sum().item<std::int64_t>(), whole.numel() / 2) << "0.5, 0.3 and 0.2 leave 28 % of the values";
+}
+
 TEST(SplitSequentialTest, ExplainsItself) {
   const SplitSequential split = parallelize(dense(), column(), {2, 13, 10});
   EXPECT_THAT(split.explain(), HasSubstr("0  Conv2dImpl  [1, 4, 13, 10], tile " + split.layout()->tile().describe()));
@@ -125,6 +172,9 @@ TEST(SplitSequentialTest, RefusesByName) {
   EXPECT_THAT(
       text_of([] { (void)parallelize(nn::Sequential(nn::Conv2d(2, 3, 3), nn::Softmax(3)), column(), {2, 9, 9}); }),
       HasSubstr("cannot split '1' (SoftmaxImpl)"));
+  EXPECT_THAT(
+      text_of([] { (void)parallelize(nn::Sequential(Block(nn::ReLU(), nn::AlphaDropout())), column(), {2, 9, 9}); }),
+      HasSubstr("cannot split '0.1' (AlphaDropoutImpl)"));
   EXPECT_THAT(text_of([] { (void)parallelize(nn::Sequential(nn::Conv2d(2, 3, 30)), column(), {2, 9, 9}); }),
               HasSubstr("does not fit into 9 cells"));
   EXPECT_THAT(text_of([] { (void)parallelize(nn::Sequential(nn::Linear(3, 3)), column(), {2, 9, 9}); }),

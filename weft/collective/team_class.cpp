@@ -12,7 +12,6 @@
 #include "weft/collective/neighbour_exchange.h"
 #include "weft/collective/nonblocking.h"
 #include "weft/collective/point_to_point.h"
-#include "weft/collective/pool.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tape.h"
 #include "weft/collective/traced.h"
@@ -134,11 +133,6 @@ std::vector<std::string> facts() {
           mpi::Environment::processor_name(), cuda_aware_report()};
 }
 
-std::vector<std::int64_t> pool_facts() {
-  const auto statistics = pool_statistics();
-  return {statistics.cached_bytes, statistics.live_bytes, statistics.hits, statistics.misses};
-}
-
 }  // namespace
 
 TeamPtr world_team() { return c10::make_intrusive<TeamHolder>(mpi::Team::world()); }
@@ -209,8 +203,6 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def("configure", &configure);
   m.def("configuration", &configuration);
   m.def("facts", &facts);
-  m.def("pool_statistics", &pool_facts);
-  m.def("empty_pool", &empty_pool);
   m.def("initialize", [] { mpi::Environment::ensure(); });
   m.def("finalize", [] { mpi::Environment::finalize(); });
 }

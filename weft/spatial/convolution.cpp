@@ -1,18 +1,17 @@
 #include "weft/spatial/convolution.h"
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
-#include "weft/spatial/convolution_node.h"
 #include "weft/spatial/exchange.h"
 #include "weft/spatial/halo.h"
-#include "weft/spatial/interior.h"
+#include "weft/spatial/kernel.h"
 #include "weft/spatial/share.h"
+#include "weft/spatial/tile_convolution.h"
 
 namespace weft::spatial {
 namespace {
@@ -50,51 +49,33 @@ std::vector<std::int64_t> result_sizes(const DistTensor& x, std::int64_t channel
   return sizes;
 }
 
-Tensor convolved(const Tensor& padded, const Kernel& kernel) {
-  if (!EarlyReply::of(padded)) return apply_kernel(padded, kernel);
-  Tensor y;
-  {
-    const at::NoGradGuard no_grad;
-    y = apply_kernel(padded, kernel);
-  }
-  record_convolution(padded, kernel, y);
-  return y;
-}
+// Edges that are more than this share of a tile cost more than the copy that they save.
+constexpr double kMostApart = 0.25;
 
-// With the interior computed while the halo travels.
-Tensor convolved_in_parts(const DistTensor& x, const Halo& halo, const std::vector<Window>& windows,
-                          const Kernel& kernel) {
-  InteriorFirst parts(x, halo, windows, kernel);
-  const Tensor padded = halo_exchange_while(x.local, halo.plan, [&] { parts.compute_interior(); });
-  Tensor y;
-  {
-    const at::NoGradGuard no_grad;
-    y = parts.compute_borders(padded);
-  }
-  const bool wanted =
-      padded.requires_grad() || kernel.weight.requires_grad() || (kernel.bias && kernel.bias->requires_grad());
-  if (wanted && c10::GradMode::is_enabled()) record_convolution(padded, kernel, y);
-  return y;
+bool edges_apart(const DistTensor& x, const Halo& halo, Edges edges) {
+  if (edges == Edges::kPadded || halo.rim == nullptr || !halo.plan->communicates()) return false;
+  // Tensors without data, and those of tracers, take the operations that those know.
+  if (x.local.is_meta() || at::isTensorSubclassLike(x.local)) return false;
+  return edges == Edges::kApart || halo.rim->heaviest <= kMostApart;
 }
 
 DistTensor run(const DistTensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
                const ConvolutionOptions& options) {
-  const auto windows = windows_of(x, weight, options);
-  const Halo halo = halo_of(x.layout, windows, options.border);
+  const Halo halo = halo_of(x.layout, windows_of(x, weight, options), options.border);
   const Kernel kernel{weight,
                       bias,
                       for_each_dim(options.stride, x.dims(), "stride"),
                       halo.native_padding,
                       for_each_dim(options.dilation, x.dims(), "dilation"),
                       options.groups};
-  if (options.split_interior && halo.plan->communicates() && InteriorFirst::possible(x, halo, windows)) {
-    return {convolved_in_parts(x, halo, windows, kernel), halo.outputs};
+  if (edges_apart(x, halo, options.edges)) {
+    if (auto y = tile_convolution(x, halo, kernel)) return {*y, halo.outputs};
   }
   const Tensor padded = halo_exchange(x.local, halo.plan);
   if (halo.outputs->tile().empty() || x.local.size(0) == 0) {
     return {nothing_like(padded, result_sizes(x, weight.size(0), halo.outputs)), halo.outputs};
   }
-  return {convolved(padded, kernel), halo.outputs};
+  return {kernel.apply(padded), halo.outputs};
 }
 
 // The part of `reached` that lies in `wanted`, with zeros where nothing was reached.

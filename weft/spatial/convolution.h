@@ -12,6 +12,11 @@
 
 namespace weft::spatial {
 
+// Where the halo goes. Apart: the tile is convolved where it lies, while the halo travels, and its edges again when
+// that has come; nothing large is copied or kept. Padded: the tile is copied into a buffer with its halo around it,
+// which is better where tiles are hardly larger than halos, and which always works. The result is the same.
+enum class Edges { kAuto, kApart, kPadded };
+
 // One value for all dimensions, or one for each.
 struct ConvolutionOptions {
   std::vector<std::int64_t> stride{1};
@@ -20,9 +25,7 @@ struct ConvolutionOptions {
   std::vector<std::int64_t> dilation{1};
   std::int64_t groups = 1;
   partition::Border border = partition::Border::kZeros;
-  // Compute what needs no halo while the halo travels. The result is put together from parts, which costs a copy of it:
-  // worth it only where messages are slow.
-  bool split_interior = false;
+  Edges edges = Edges::kAuto;
 };
 
 struct TransposedConvolutionOptions {
@@ -33,8 +36,7 @@ struct TransposedConvolutionOptions {
   std::int64_t groups = 1;
 };
 
-// Weights are the same on all ranks; their gradients are summed over them. In backward the halo's gradient leaves
-// before the weights' is computed. Collective.
+// Weights are the same on all ranks; their gradients are summed over them. Collective.
 [[nodiscard]] DistTensor convolution(const DistTensor& x, const at::Tensor& weight,
                                      const std::optional<at::Tensor>& bias, const ConvolutionOptions& options = {});
 

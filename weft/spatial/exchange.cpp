@@ -4,165 +4,98 @@
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
-#include "weft/collective/sizes.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/tensor.h"
+#include "weft/spatial/cells.h"
+#include "weft/spatial/transfer.h"
 
 namespace weft::spatial {
 namespace {
 
 using at::Tensor;
 using collective::GradientCall;
-using collective::Negotiation;
 using collective::OperationNode;
-using collective::Signature;
 using collective::variable_list;
-
-constexpr std::int64_t kNewTag = -1;
 
 const auto& exchange_handle() {
   static const auto op =
-      collective::find_operator<Tensor(const Tensor&, const HaloPlanPtr&, double, std::int64_t)>("weft::halo_exchange");
+      collective::find_operator<Tensor(const Tensor&, const HaloPlanPtr&, double)>("weft::halo_exchange");
   return op;
 }
 
 const auto& accumulate_handle() {
-  static const auto op =
-      collective::find_operator<Tensor(const Tensor&, const HaloPlanPtr&, std::int64_t)>("weft::halo_accumulate");
+  static const auto op = collective::find_operator<Tensor(const Tensor&, const HaloPlanPtr&)>("weft::halo_accumulate");
   return op;
 }
 
-thread_local const std::function<void()>* t_work = nullptr;
-thread_local EarlyReply* t_early = nullptr;
-
-// Sets a thread's variable while it lives.
-template <class Value>
-class Setting {
- public:
-  Setting(Value& variable, Value value) : variable_(variable), before_(std::exchange(variable, value)) {}
-  ~Setting() { variable_ = before_; }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  Value& variable_;
-  Value before_;
-};
-
-void work_meanwhile() {
-  if (const auto* work = std::exchange(t_work, nullptr)) (*work)();
-}
-
-// The ranks agree on the call, and on the tag of its messages. A number for each exchange, because an adjoint may leave
-// before those of later exchanges have arrived; the largest of the ranks' numbers, because a rank that failed may have
-// missed some.
-int agree(const char* name, const Tensor& x, const HaloPlan& plan, const partition::Box& box, std::int64_t tag) {
-  Negotiation talk(name, plan.comm()->id());
-  talk.check([&] {
-    collective::require_communicable(x);
-    plan.require_box(x, box, "a tile");
-  });
-  Signature signature(name);
-  const std::int64_t leading = x.dim() - static_cast<std::int64_t>(plan.dims());
-  signature.add(static_cast<std::int64_t>(x.scalar_type())).add(plan.signature()).add(tag);
-  for (std::int64_t i = 0; i < leading; ++i) signature.add(x.size(i));
-  const std::int64_t mine = tag == kNewTag ? plan.comm()->next_transfer() : tag;
-  const auto outcome = talk.agree(signature, mine, [&] {
-    std::ostringstream text;
-    text << name << "(" << collective::describe(x) << " of " << at::IntArrayRef(plan.geometry().shape) << ")";
-    return text.str();
-  });
-  collective::tell_gradient_call({outcome.value_max});
-  return plan.comm()->transfer_tag(outcome.value_max);
-}
-
-Tensor communicate(const Tensor& x, const HaloPlanPtr& plan, double fill, std::int64_t tag) {
+Tensor communicate(const Tensor& x, const HaloPlanPtr& plan, double fill) {
   if (!plan->communicates()) {
     plan->require_box(x, plan->owned(), "a tile");
-    work_meanwhile();
     return with_own_cells(x, *plan, fill);
   }
-  const int agreed = agree("halo_exchange", x, *plan, plan->owned(), tag);
+  const int tag = agree_on_exchange("halo_exchange", x, *plan, plan->owned());
   return collective::interruptible([&] {
-    Transfer transfer = Transfer::of_cells(x, *plan, collective::current_direction(), agreed);
-    Tensor padded = with_own_cells(x, *plan, fill);
-    work_meanwhile();
-    transfer.finish_cells(padded, *plan);
+    Transfer transfer = Transfer::of_cells(x, *plan, collective::current_direction(), tag);
+    const Tensor padded = with_own_cells(x, *plan, fill);
+    transfer.finish_cells(*plan, [&](const partition::Piece& piece, const Tensor& cells) {
+      region(padded, piece.target, plan->needed()).copy_(cells);
+    });
     return padded;
   });
 }
 
-Tensor communicate_back(const Tensor& g, const HaloPlanPtr& plan, std::int64_t tag) {
+Tensor communicate_back(const Tensor& g, const HaloPlanPtr& plan) {
   if (!plan->communicates()) {
     plan->require_box(g, plan->needed(), "a needed box");
     return with_own_gradients(g, *plan);
   }
-  const int agreed = agree("halo_accumulate", g, *plan, plan->needed(), tag);
+  const int tag = agree_on_exchange("halo_accumulate", g, *plan, plan->needed());
   return collective::interruptible([&] {
-    std::optional<Transfer> transfer;
-    if (EarlyReply* early = std::exchange(t_early, nullptr)) transfer = early->take(g);
-    // A gradient that left early was made for this exchange alone, so that its memory can become the result's.
-    const bool ours = transfer.has_value();
-    if (!transfer) transfer = Transfer::of_gradients(g, *plan, collective::current_direction(), agreed);
-    Tensor tile = with_own_gradients(g, *plan, ours);
-    transfer->finish_gradients(tile, *plan);
+    const auto gradient_of = [&](const partition::Piece& piece) { return region(g, piece.target, plan->needed()); };
+    Transfer transfer = Transfer::of_gradients(g, *plan, gradient_of, collective::current_direction(), tag);
+    const Tensor tile = with_own_gradients(g, *plan);
+    transfer.finish_gradients(tile, *plan);
     return tile;
   });
 }
 
 struct ExchangeAdjoint {
-  std::shared_ptr<EarlyReply> early;
   HaloPlanPtr plan;
-  std::int64_t tag;
   variable_list operator()(OperationNode& /*node*/, variable_list&& g) const {
-    const Setting<EarlyReply*> setting(t_early, early.get());
-    return {accumulate_handle().call(g[0], plan, tag)};
+    return {accumulate_handle().call(g[0], plan)};
   }
 };
 
 struct AccumulateAdjoint {
   HaloPlanPtr plan;
-  std::int64_t tag;
   variable_list operator()(OperationNode& /*node*/, variable_list&& g) const {
-    return {exchange_handle().call(g[0], plan, 0, tag)};
+    return {exchange_handle().call(g[0], plan, 0)};
   }
 };
 
-std::int64_t tag_of(const GradientCall& call) { return call.sizes ? call.sizes->front() : kNewTag; }
-
-Tensor differentiate(const Tensor& x, const HaloPlanPtr& plan, double fill, std::int64_t tag) {
+Tensor differentiate(const Tensor& x, const HaloPlanPtr& plan, double fill) {
   const GradientCall call(x);
-  const Tensor y = collective::below_autograd(exchange_handle(), x, plan, fill, tag);
-  if (call.recording()) {
-    auto early = std::make_shared<EarlyReply>();
-    early->plan = plan;
-    early->tag = call.sizes ? plan->comm()->transfer_tag(tag_of(call)) : 0;
-    collective::record("halo_exchange", plan->comm(), {x}, {y}, ExchangeAdjoint{early, plan, tag_of(call)},
-                       call.on_tape());
-  }
-  if (call.has_tangent()) {
-    collective::set_tangent(y, exchange_handle().call(collective::tangent_of(x), plan, 0, kNewTag));
-  }
+  const Tensor y = collective::below_autograd(exchange_handle(), x, plan, fill);
+  if (call.recording())
+    collective::record("halo_exchange", plan->comm(), {x}, {y}, ExchangeAdjoint{plan}, call.on_tape());
+  if (call.has_tangent()) collective::set_tangent(y, exchange_handle().call(collective::tangent_of(x), plan, 0));
   return y;
 }
 
-Tensor differentiate_back(const Tensor& g, const HaloPlanPtr& plan, std::int64_t tag) {
+Tensor differentiate_back(const Tensor& g, const HaloPlanPtr& plan) {
   const GradientCall call(g);
-  const Tensor y = collective::below_autograd(accumulate_handle(), g, plan, tag);
-  if (call.recording()) {
-    collective::record("halo_accumulate", plan->comm(), {g}, {y}, AccumulateAdjoint{plan, tag_of(call)},
-                       call.on_tape());
-  }
-  if (call.has_tangent()) {
-    collective::set_tangent(y, accumulate_handle().call(collective::tangent_of(g), plan, kNewTag));
-  }
+  const Tensor y = collective::below_autograd(accumulate_handle(), g, plan);
+  if (call.recording())
+    collective::record("halo_accumulate", plan->comm(), {g}, {y}, AccumulateAdjoint{plan}, call.on_tape());
+  if (call.has_tangent()) collective::set_tangent(y, accumulate_handle().call(collective::tangent_of(g), plan));
   return y;
 }
 
-Tensor shape_only(const Tensor& x, const HaloPlanPtr& plan, double /*fill*/, std::int64_t /*tag*/) {
+Tensor shape_only(const Tensor& x, const HaloPlanPtr& plan, double /*fill*/) {
   return at::empty(plan->sizes(x, plan->needed()), x.options());
 }
 
-Tensor shape_only_back(const Tensor& g, const HaloPlanPtr& plan, std::int64_t /*tag*/) {
+Tensor shape_only_back(const Tensor& g, const HaloPlanPtr& plan) {
   return at::empty(plan->sizes(g, plan->owned()), g.options());
 }
 
@@ -172,8 +105,8 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
       .def("dims", [](const HaloPlanPtr& self) { return static_cast<std::int64_t>(self->dims()); })
       .def("cells_sent", [](const HaloPlanPtr& self) { return self->list().cells_sent(); })
       .def("cells_received", [](const HaloPlanPtr& self) { return self->list().cells_received(); });
-  m.def("halo_exchange(Tensor x, __torch__.torch.classes.weft.HaloPlan plan, float fill, int tag) -> Tensor");
-  m.def("halo_accumulate(Tensor g, __torch__.torch.classes.weft.HaloPlan plan, int tag) -> Tensor");
+  m.def("halo_exchange(Tensor x, __torch__.torch.classes.weft.HaloPlan plan, float fill) -> Tensor");
+  m.def("halo_accumulate(Tensor g, __torch__.torch.classes.weft.HaloPlan plan) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) {
   m.impl("halo_exchange", &communicate);
@@ -206,35 +139,32 @@ Tensor cropped(Tensor x, const HaloPlan& plan) {
 Tensor halo_exchange(const Tensor& x, const HaloPlanPtr& plan, double fill, std::source_location where) {
   if (plan->only_crops()) return cropped(x, *plan);
   const mpi::OperationScope scope("halo_exchange", plan->comm().get(), where);
-  return exchange_handle().call(x, plan, fill, kNewTag);
+  return exchange_handle().call(x, plan, fill);
 }
 
 Tensor halo_accumulate(const Tensor& g, const HaloPlanPtr& plan, std::source_location where) {
   const mpi::OperationScope scope("halo_accumulate", plan->comm().get(), where);
-  return accumulate_handle().call(g, plan, kNewTag);
+  return accumulate_handle().call(g, plan);
 }
 
-Tensor halo_exchange_while(const Tensor& x, const HaloPlanPtr& plan, const std::function<void()>& work, double fill) {
-  const Setting<const std::function<void()>*> setting(t_work, &work);
-  return halo_exchange(x, plan, fill);
-}
-
-std::shared_ptr<EarlyReply> EarlyReply::of(const Tensor& padded) {
-  const auto node = padded.grad_fn();
-  const auto* exchange = dynamic_cast<collective::OperationNodeWith<ExchangeAdjoint>*>(node.get());
-  return exchange != nullptr && exchange->adjoint_.plan->communicates() ? exchange->adjoint_.early : nullptr;
-}
-
-void EarlyReply::begin(const Tensor& g) {
-  gradient_ = g;
-  transfer_ = Transfer::of_gradients(g, *plan, mpi::Direction::kBackward, tag);
-}
-
-std::optional<Transfer> EarlyReply::take(const Tensor& g) {
-  if (!transfer_) return std::nullopt;
-  TORCH_CHECK(gradient_.is_same(g), "weft: the gradient of a halo changed after its messages had left");
-  gradient_.reset();
-  return std::exchange(transfer_, std::nullopt);
+// A number for each exchange, because one that failed in the middle may have left messages behind; the largest of the
+// ranks' numbers, because a rank that failed may have missed some.
+int agree_on_exchange(const char* name, const Tensor& x, const HaloPlan& plan, const partition::Box& box) {
+  collective::Negotiation talk(name, plan.comm()->id());
+  talk.check([&] {
+    collective::require_communicable(x);
+    plan.require_box(x, box, "a tile");
+  });
+  collective::Signature signature(name);
+  const std::int64_t leading = x.dim() - static_cast<std::int64_t>(plan.dims());
+  signature.add(static_cast<std::int64_t>(x.scalar_type())).add(plan.signature());
+  for (std::int64_t i = 0; i < leading; ++i) signature.add(x.size(i));
+  const auto outcome = talk.agree(signature, plan.comm()->next_transfer(), [&] {
+    std::ostringstream text;
+    text << name << "(" << collective::describe(x) << " of " << at::IntArrayRef(plan.geometry().shape) << ")";
+    return text.str();
+  });
+  return plan.comm()->transfer_tag(outcome.value_max);
 }
 
 }  // namespace weft::spatial

@@ -3,12 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-#include <memory>
 #include <source_location>
 
 #include "weft/spatial/halo_plan.h"
-#include "weft/spatial/transfer.h"
 
 namespace weft::spatial {
 
@@ -22,28 +19,9 @@ namespace weft::spatial {
 [[nodiscard]] at::Tensor halo_accumulate(const at::Tensor& g, const HaloPlanPtr& plan,
                                          std::source_location where = std::source_location::current());
 
-// As halo_exchange, with work of this rank's own between posting the messages and waiting for them.
-[[nodiscard]] at::Tensor halo_exchange_while(const at::Tensor& x, const HaloPlanPtr& plan,
-                                             const std::function<void()>& work, double fill = 0);
-
-// The adjoint of one recorded exchange, begun before autograd comes to its node: messages leave as soon as their
-// contents are known, and the work in between hides them.
-class EarlyReply {
- public:
-  // The one of the exchange that made `padded`; null where none was recorded or nothing is communicated.
-  [[nodiscard]] static std::shared_ptr<EarlyReply> of(const at::Tensor& padded);
-
-  // Posts the adjoint of the gradient `g`, which the node must then be given. Not where derivatives of it are wanted.
-  void begin(const at::Tensor& g);
-  // Takes what was begun for `g`, if anything was.
-  [[nodiscard]] std::optional<Transfer> take(const at::Tensor& g);
-
-  HaloPlanPtr plan;
-  int tag = 0;
-
- private:
-  at::Tensor gradient_;
-  std::optional<Transfer> transfer_;
-};
+// The ranks agree on a call that exchanges by `plan`, whose tensor here has the sizes of `box`; returns the tag of its
+// messages. Collective.
+[[nodiscard]] int agree_on_exchange(const char* name, const at::Tensor& x, const HaloPlan& plan,
+                                    const partition::Box& box);
 
 }  // namespace weft::spatial

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "weft/spatial/rim.h"
+
 namespace weft::spatial {
 namespace {
 
@@ -55,8 +57,7 @@ partition::Tiling tile_outputs(const LayoutPtr& inputs, const std::vector<std::i
   return {inputs->tiling().grid(), std::move(cuts)};
 }
 
-HaloPlanPtr plan_for(const LayoutPtr& inputs, const partition::Tiling& /*outputs*/,
-                     const std::vector<partition::Box>& needed, Border border) {
+HaloPlanPtr plan_for(const LayoutPtr& inputs, const std::vector<partition::Box>& needed, Border border) {
   partition::Geometry geometry{inputs->tiling().tiles(), needed, inputs->shape(),
                                std::vector<Border>(inputs->dims(), border)};
   return c10::make_intrusive<HaloPlan>(inputs->comm(), std::move(geometry));
@@ -67,7 +68,12 @@ Halo halo_of(const LayoutPtr& inputs, const std::vector<Window>& windows, Border
   const auto needed = [&](std::size_t i, const Range& outputs) {
     return pads_natively(inputs, i, windows[i], border) ? Range{0, shape[i]} : windows[i].needed(outputs);
   };
-  Halo halo = halo_by(inputs, outputs_of(shape, windows), key_of(windows), needed, border);
+  const auto rim = [&](const partition::Tiling& outputs) {
+    std::vector<bool> native;
+    for (std::size_t i = 0; i < windows.size(); ++i) native.push_back(pads_natively(inputs, i, windows[i], border));
+    return rim_of(inputs->tiling(), outputs, windows, native, border, inputs->grid()->rank());
+  };
+  Halo halo = halo_by(inputs, outputs_of(shape, windows), key_of(windows), needed, border, rim);
   for (std::size_t i = 0; i < windows.size(); ++i) {
     if (pads_natively(inputs, i, windows[i], border)) halo.native_padding[i] = windows[i].padding_lo;
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "weft/partition/window.h"
@@ -14,6 +16,8 @@ struct Halo {
   LayoutPtr outputs;
   // By dimension. Where the field is not cut and the padding is plain, the layer's own kernel pads for free.
   std::vector<std::int64_t> native_padding;
+  // Null where a tile's own outputs cannot be computed by themselves.
+  std::shared_ptr<const Rim> rim = nullptr;
 };
 
 // Throws std::invalid_argument where a window does not fit into the padded field.
@@ -24,9 +28,12 @@ struct Halo {
 [[nodiscard]] Halo halo_of(const LayoutPtr& inputs, const std::vector<partition::TransposedWindow>& windows);
 
 // Any boxes, for layers whose windows are irregular: `needed` gives the inputs of an output range in a dimension.
+// `rim` may find which outputs are at the edges of tiles.
+using FindRim = std::function<std::shared_ptr<const Rim>(const partition::Tiling& outputs)>;
 template <class Needed>
 [[nodiscard]] Halo halo_by(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs,
-                           std::vector<std::int64_t> key, Needed&& needed, partition::Border border);
+                           std::vector<std::int64_t> key, Needed&& needed, partition::Border border,
+                           const FindRim& rim = nullptr);
 
 // An empty result of the shape that a layer has here, still depending on `x`.
 [[nodiscard]] at::Tensor nothing_like(const at::Tensor& x, at::IntArrayRef sizes);
@@ -37,12 +44,12 @@ template <class Needed>
 // Implementation
 
 [[nodiscard]] partition::Tiling tile_outputs(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs);
-[[nodiscard]] HaloPlanPtr plan_for(const LayoutPtr& inputs, const partition::Tiling& outputs,
-                                   const std::vector<partition::Box>& needed, partition::Border border);
+[[nodiscard]] HaloPlanPtr plan_for(const LayoutPtr& inputs, const std::vector<partition::Box>& needed,
+                                   partition::Border border);
 
 template <class Needed>
 Halo halo_by(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs, std::vector<std::int64_t> key,
-             Needed&& needed, partition::Border border) {
+             Needed&& needed, partition::Border border, const FindRim& rim) {
   key.push_back(static_cast<std::int64_t>(border));
   key.insert(key.end(), outputs.begin(), outputs.end());
   const auto layout_key = inputs->key();
@@ -58,10 +65,10 @@ Halo halo_by(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs, 
       }
       boxes.push_back(std::move(box));
     }
-    return Route{plan_for(inputs, tiling, boxes, border), tiling};
+    return Route{plan_for(inputs, boxes, border), tiling, rim ? rim(tiling) : nullptr};
   });
   return {route.plan, c10::make_intrusive<Layout>(inputs->grid(), route.outputs),
-          std::vector<std::int64_t>(inputs->dims(), 0)};
+          std::vector<std::int64_t>(inputs->dims(), 0), route.rim};
 }
 
 }  // namespace weft::spatial

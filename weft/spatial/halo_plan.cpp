@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "weft/collective/call.h"
+
 namespace weft::spatial {
 namespace {
 

@@ -5,14 +5,15 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "weft/collective/operator.h"
+#include "weft/mpi/team.h"
 #include "weft/partition/exchange_list.h"
 
 namespace weft::spatial {
 
-using collective::Comm;
+using Comm = std::shared_ptr<mpi::Team>;
 
 // Made once for a geometry and used in every step. The same on all ranks up to the rank itself.
 class HaloPlan : public torch::CustomClassHolder {

@@ -3,17 +3,16 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/enum.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 #include <torch/nn/modules/pooling.h>
 #include <torch/nn/modules/upsampling.h>
 
 #include "weft/spatial/adaptive_pooling.h"
 #include "weft/spatial/convolution.h"
+#include "weft/spatial/dropout_step.h"
 #include "weft/spatial/interpolation.h"
-#include "weft/spatial/normalization.h"
+#include "weft/spatial/normalization_step.h"
 #include "weft/spatial/pooling.h"
 
 namespace weft::spatial {
@@ -22,29 +21,10 @@ namespace {
 namespace nn = torch::nn;
 using at::Tensor;
 using Sizes = std::vector<std::int64_t>;
-using Run = std::function<Flow(const Flow&)>;
-using ModulePtr = std::shared_ptr<nn::Module>;
 
 template <std::size_t D>
 Sizes sizes(const torch::ExpandingArray<D>& values) {
   return Sizes(values->begin(), values->end());
-}
-
-Tensor matching_or_none(const Tensor& weight, const Tensor& x) {
-  return weight.defined() ? matching(weight, x) : weight;
-}
-
-OptionalTensor optional(const Tensor& weight) { return weight.defined() ? OptionalTensor(weight) : std::nullopt; }
-
-// A step for tiles; a tensor that is whole goes through the module itself.
-template <class Module, class OnTiles>
-Run on_tiles(const std::shared_ptr<Module>& module, OnTiles&& tiles) {
-  return [module, tiles](const Flow& x) -> Flow {
-    if (const auto* whole = std::get_if<Tensor>(&x)) return module->forward(*whole);
-    const auto* dist = std::get_if<DistTensor>(&x);
-    TORCH_CHECK_NOT_IMPLEMENTED(dist != nullptr, "weft: expected tiles that are not flattened");
-    return tiles(*module, *dist);
-  };
 }
 
 template <class Module>
@@ -82,7 +62,7 @@ Run convolution_step(const ModulePtr& module) {
   const auto conv = std::dynamic_pointer_cast<Module>(module);
   if (!conv) return nullptr;
   return on_tiles(conv, [](Module& m, const DistTensor& x) -> Flow {
-    return convolution(x, matching(m.weight, x.local), optional(matching_or_none(m.bias, x.local)),
+    return convolution(x, matching(m.weight, x.local), matching_or_none(m.bias, x.local),
                        convolution_options<D>(m.options, m.weight));
   });
 }
@@ -94,25 +74,9 @@ Run transposed_step(const ModulePtr& module) {
   return on_tiles(conv, [](Module& m, const DistTensor& x) -> Flow {
     const auto& padding = std::get<torch::ExpandingArray<D>>(m.options.padding());
     return transposed_convolution(
-        x, matching(m.weight, x.local), optional(matching_or_none(m.bias, x.local)),
+        x, matching(m.weight, x.local), matching_or_none(m.bias, x.local),
         {sizes<D>(m.options.stride()), sizes<D>(padding), sizes<D>(m.options.output_padding()),
          sizes<D>(m.options.dilation()), m.options.groups()});
-  });
-}
-
-template <class Module>
-Run batch_norm_step(const ModulePtr& module) {
-  const auto norm = std::dynamic_pointer_cast<Module>(module);
-  if (!norm) return nullptr;
-  return on_tiles(norm, [](Module& m, const DistTensor& x) -> Flow {
-    const bool counts = m.is_training() && m.num_batches_tracked.defined() && !x.local.is_meta();
-    if (counts) m.num_batches_tracked.add_(1);
-    const double average = m.options.momentum() ? *m.options.momentum()
-                           : counts             ? 1.0 / m.num_batches_tracked.template item<double>()
-                                                : 0;
-    return batch_norm(x, optional(matching_or_none(m.weight, x.local)), optional(matching_or_none(m.bias, x.local)),
-                      optional(matching_or_none(m.running_mean, x.local)),
-                      optional(matching_or_none(m.running_var, x.local)), m.is_training(), average, m.options.eps());
   });
 }
 
@@ -141,6 +105,19 @@ Run average_pool_step(const ModulePtr& module) {
 }
 
 template <std::size_t D, class Module>
+Run norm_pool_step(const ModulePtr& module) {
+  const auto pool = std::dynamic_pointer_cast<Module>(module);
+  if (!pool) return nullptr;
+  return on_tiles(pool, [](Module& m, const DistTensor& x) -> Flow {
+    const auto& o = m.options;
+    return norm_pool(x, o.norm_type(),
+                     {sizes<D>(o.kernel_size()), sizes<D>(o.stride()), {0}, {1}, o.ceil_mode(), true, std::nullopt});
+  });
+}
+
+enum class Pooled { kAverage, kMaximum };
+
+template <std::size_t D, class Module, Pooled kPooled = Pooled::kAverage>
 Run adaptive_step(const ModulePtr& module) {
   const auto pool = std::dynamic_pointer_cast<Module>(module);
   if (!pool) return nullptr;
@@ -155,17 +132,12 @@ Run adaptive_step(const ModulePtr& module) {
       }
       outputs.push_back(wanted.value_or(x.layout->shape()[i]));
     }
+    if constexpr (kPooled == Pooled::kMaximum) {
+      if (outputs == Sizes(D, 1)) return global_max_pool(x);
+      return adaptive_max_pool(x, outputs);
+    }
     if (outputs == Sizes(D, 1)) return global_average_pool(x);
     return adaptive_average_pool(x, outputs);
-  });
-}
-
-Run group_norm_step(const ModulePtr& module) {
-  const auto norm = std::dynamic_pointer_cast<nn::GroupNormImpl>(module);
-  if (!norm) return nullptr;
-  return on_tiles(norm, [](nn::GroupNormImpl& m, const DistTensor& x) -> Flow {
-    return group_norm(x, m.options.num_groups(), optional(matching_or_none(m.weight, x.local)),
-                      optional(matching_or_none(m.bias, x.local)), m.options.eps());
   });
 }
 
@@ -222,9 +194,6 @@ constexpr Maker kMakers[] = {
     &transposed_step<1, nn::ConvTranspose1dImpl>,
     &transposed_step<2, nn::ConvTranspose2dImpl>,
     &transposed_step<3, nn::ConvTranspose3dImpl>,
-    &batch_norm_step<nn::BatchNorm1dImpl>,
-    &batch_norm_step<nn::BatchNorm2dImpl>,
-    &batch_norm_step<nn::BatchNorm3dImpl>,
     &max_pool_step<1, nn::MaxPool1dImpl>,
     &max_pool_step<2, nn::MaxPool2dImpl>,
     &max_pool_step<3, nn::MaxPool3dImpl>,
@@ -234,11 +203,17 @@ constexpr Maker kMakers[] = {
     &adaptive_step<1, nn::AdaptiveAvgPool1dImpl>,
     &adaptive_step<2, nn::AdaptiveAvgPool2dImpl>,
     &adaptive_step<3, nn::AdaptiveAvgPool3dImpl>,
-    &group_norm_step,
+    &adaptive_step<1, nn::AdaptiveMaxPool1dImpl, Pooled::kMaximum>,
+    &adaptive_step<2, nn::AdaptiveMaxPool2dImpl, Pooled::kMaximum>,
+    &adaptive_step<3, nn::AdaptiveMaxPool3dImpl, Pooled::kMaximum>,
+    &norm_pool_step<1, nn::LPPool1dImpl>,
+    &norm_pool_step<2, nn::LPPool2dImpl>,
+    &normalization_step,
     &upsample_step,
     &flatten_step,
     &first_elementwise<nn::ReLUImpl, nn::ReLU6Impl, nn::LeakyReLUImpl, nn::ELUImpl, nn::SELUImpl, nn::GELUImpl,
-                       nn::SiLUImpl, nn::SigmoidImpl, nn::TanhImpl, nn::SoftplusImpl, nn::IdentityImpl>,
+                       nn::SiLUImpl, nn::MishImpl, nn::CELUImpl, nn::HardtanhImpl, nn::SigmoidImpl, nn::TanhImpl,
+                       nn::SoftplusImpl, nn::SoftsignImpl, nn::LogSigmoidImpl, nn::IdentityImpl>,
 };
 
 }  // namespace
@@ -247,9 +222,14 @@ Tensor matching(const Tensor& weight, const Tensor& x) {
   return x.is_meta() ? at::empty_like(weight.detach(), weight.options().device(at::kMeta)) : weight;
 }
 
-LayerStep step_of(const std::string& name, const ModulePtr& module) {
+std::optional<Tensor> matching_or_none(const Tensor& weight, const Tensor& x) {
+  return weight.defined() ? std::optional<Tensor>(matching(weight, x)) : std::nullopt;
+}
+
+LayerStep step_of(const std::string& name, const ModulePtr& module, std::int64_t seed) {
   std::string kind = module->name();
   kind = kind.substr(kind.rfind(':') + 1);
+  if (Run run = dropout_step(module, seed)) return {name, kind, std::move(run)};
   for (const Maker make : kMakers) {
     if (Run run = make(module)) return {name, kind, std::move(run)};
   }

@@ -15,6 +15,7 @@
 #include "weft/spatial/loss.h"
 #include "weft/spatial/normalization.h"
 #include "weft/spatial/pooling.h"
+#include "weft/spatial/region.h"
 #include "weft/spatial/share.h"
 
 namespace weft::spatial {
@@ -39,12 +40,19 @@ Sizes tile_bounds(const LayoutPtr& self, std::int64_t rank) {
   return bounds;
 }
 
+Edges parse_edges(const std::string& name) {
+  if (name == "auto") return Edges::kAuto;
+  if (name == "apart") return Edges::kApart;
+  TORCH_CHECK_VALUE(name == "padded", "weft: edges are computed 'auto', 'apart' or 'padded', not '", name, "'");
+  return Edges::kPadded;
+}
+
 Tiled conv(const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const OptionalTensor& bias, Sizes stride,
            Sizes padding, Sizes padding_behind, Sizes dilation, std::int64_t groups, const std::string& border,
-           bool split_interior) {
+           const std::string& edges) {
   return unpacked(convolution({x, layout}, weight, bias,
                               {std::move(stride), std::move(padding), std::move(padding_behind), std::move(dilation),
-                               groups, partition::parse_border(border), split_interior}));
+                               groups, partition::parse_border(border), parse_edges(edges)}));
 }
 
 Tiled conv_transpose(const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const OptionalTensor& bias,
@@ -77,6 +85,21 @@ Tiled interpolate_op(const Tensor& x, const LayoutPtr& layout, const Sizes& size
   return unpacked(interpolate({x, layout}, size, parse_resampling(mode), align_corners, scales));
 }
 
+// Six numbers a dimension for each layer: kernel, stride, padding before and behind, dilation, ceil_mode.
+RegionPtr region_of(const LayoutPtr& layout, const std::vector<Sizes>& layers) {
+  std::vector<std::vector<partition::Window>> windows;
+  for (const Sizes& numbers : layers) {
+    TORCH_CHECK_VALUE(numbers.size() == 6 * layout->dims(), "weft: expected six numbers for each of ", layout->dims(),
+                      " dimensions of a layer's windows, got ", numbers.size());
+    auto& layer = windows.emplace_back();
+    for (std::size_t i = 0; i < numbers.size(); i += 6) {
+      layer.push_back(
+          {numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3], numbers[i + 4], numbers[i + 5] != 0});
+    }
+  }
+  return c10::make_intrusive<Region>(layout, windows);
+}
+
 void define_classes(torch::Library& m) {
   m.class_<RankGrid>("RankGrid")
       .def("rank", [](const RankGridPtr& self) { return self->rank(); })
@@ -93,6 +116,16 @@ void define_classes(torch::Library& m) {
       .def("equals", [](const LayoutPtr& self, const LayoutPtr& other) {
         return self->comm() == other->comm() && self->tiling() == other->tiling();
       });
+}
+
+void define_regions(torch::Library& m) {
+  m.class_<Region>("Region")
+      .def("plan", [](const RegionPtr& self) { return self->plan(); })
+      .def("outputs", [](const RegionPtr& self) { return self->outputs(); })
+      .def("padding", [](const RegionPtr& self, std::int64_t i) { return self->padding(static_cast<std::size_t>(i)); })
+      .def("native_padding",
+           [](const RegionPtr& self, std::int64_t i) { return self->native_padding(static_cast<std::size_t>(i)); });
+  m.def("halo_region", &region_of);
 }
 
 void define_tensors(torch::Library& m) {
@@ -175,6 +208,7 @@ void define_norms_and_losses(torch::Library& m) {
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   define_classes(m);
+  define_regions(m);
   define_tensors(m);
   define_layers(m);
   define_norms_and_losses(m);

@@ -10,19 +10,19 @@
 #include <mutex>
 #include <vector>
 
-#include "weft/collective/operator.h"
 #include "weft/partition/grid.h"
 #include "weft/partition/tiling.h"
 #include "weft/spatial/halo_plan.h"
 
 namespace weft::spatial {
 
-using collective::Comm;
+struct Rim;
 
-// A plan, and how the results of the layer that made it are tiled.
+// A plan, how the results of the layer that made it are tiled, and which of them are at the edges of tiles.
 struct Route {
   c10::intrusive_ptr<HaloPlan> plan;
   partition::Tiling outputs;
+  std::shared_ptr<const Rim> rim = nullptr;
 };
 
 class RankGrid : public torch::CustomClassHolder {

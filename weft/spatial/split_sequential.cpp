@@ -2,10 +2,12 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
 #include <torch/nn/modules/linear.h>
 
 #include "weft/collective/broadcast.h"
 #include "weft/collective/traced.h"
+#include "weft/spatial/block.h"
 #include "weft/spatial/linear.h"
 
 namespace weft::spatial {
@@ -49,10 +51,17 @@ void send_weights(nn::Module& net, const Comm& comm) {
   for (const Tensor& tensor : net.buffers()) tensor.copy_(collective::broadcast(tensor, comm));
 }
 
+// Rank 0's, out of torch's generator: what manual_seed reproduces.
+std::int64_t drawn_seed(const Comm& comm) {
+  return collective::broadcast(at::randint(std::int64_t{1} << 40, {1}, at::kLong), comm).item<std::int64_t>();
+}
+
 }  // namespace
 
 SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, const Sizes& input_shape)
-    : net_(std::move(net)), layout_(Layout::balanced(grid, field_of(input_shape, grid))) {
+    : net_(std::move(net)),
+      layout_(Layout::balanced(grid, field_of(input_shape, grid))),
+      seed_(drawn_seed(grid->comm())) {
   for (const auto& child : net_->named_children()) append(child.key(), child.value());
   send_weights(*net_, grid->comm());
   Sizes sizes = layout_->tile().sizes();
@@ -61,10 +70,12 @@ SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, co
 }
 
 void SplitSequential::append(const std::string& name, const std::shared_ptr<nn::Module>& module) {
-  if (std::dynamic_pointer_cast<nn::LinearImpl>(module)) {
+  if (std::dynamic_pointer_cast<BlockImpl>(module)) {
+    for (const auto& child : module->named_children()) append(name + "." + child.key(), child.value());
+  } else if (std::dynamic_pointer_cast<nn::LinearImpl>(module)) {
     append_linear(name, module);
   } else {
-    steps_.push_back(step_of(name, module));
+    steps_.push_back(step_of(name, module, seed_ + static_cast<std::int64_t>(steps_.size())));
   }
 }
 

@@ -1,4 +1,4 @@
-// parallelize: an nn::Sequential of torch's C++ frontend, split over tiles of its input.
+// parallelize: an nn::Sequential of torch's C++ frontend, also with blocks in it, split over tiles of its input.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,6 +46,7 @@ class SplitSequential {
 
   torch::nn::Sequential net_;
   LayoutPtr layout_;
+  std::int64_t seed_;  // of dropout's masks
   std::vector<LayerStep> steps_;
   std::vector<std::shared_ptr<SplitLinear>> linears_;
   std::vector<std::string> rows_;

@@ -1,14 +1,11 @@
 #include "weft/spatial/transfer.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 
-#include "weft/collective/pool.h"
 #include "weft/collective/tensor.h"
 #include "weft/mpi/exchange.h"
 #include "weft/mpi/waiter.h"
+#include "weft/spatial/cells.h"
 
 namespace weft::spatial {
 namespace {
@@ -16,49 +13,6 @@ namespace {
 using at::Tensor;
 using partition::Box;
 using partition::Piece;
-
-// The cells of `box` in a tensor whose last dimensions are those of `origin`.
-Tensor region(Tensor x, const Box& box, const Box& origin) {
-  const std::int64_t leading = x.dim() - static_cast<std::int64_t>(box.dims());
-  for (std::size_t i = 0; i < box.dims(); ++i) {
-    const auto range = box.ranges[i];
-    x = x.narrow(leading + static_cast<std::int64_t>(i), range.begin - origin.ranges[i].begin, range.size());
-  }
-  return x;
-}
-
-std::int64_t dim_of(const Tensor& x, const Piece& piece, std::size_t i) {
-  return x.dim() - static_cast<std::int64_t>(piece.steps.size()) + static_cast<std::int64_t>(i);
-}
-
-// A piece's cells as they lie in the needed box: reversed or repeated where a border says so.
-Tensor unfolded(Tensor cells, const Piece& piece) {
-  if (piece.plain()) return cells;
-  for (std::size_t i = 0; i < piece.steps.size(); ++i) {
-    if (piece.steps[i] < 0) cells = cells.flip(dim_of(cells, piece, i));
-  }
-  auto sizes = cells.sizes().vec();
-  for (std::size_t i = 0; i < piece.steps.size(); ++i) {
-    sizes[static_cast<std::size_t>(dim_of(cells, piece, i))] = piece.target.ranges[i].size();
-  }
-  return cells.expand(sizes);
-}
-
-// The adjoint: reversed back, and summed where a cell was repeated.
-Tensor folded(Tensor cells, const Piece& piece) {
-  if (piece.plain()) return cells;
-  for (std::size_t i = 0; i < piece.steps.size(); ++i) {
-    const std::int64_t dim = dim_of(cells, piece, i);
-    if (piece.steps[i] < 0) cells = cells.flip(dim);
-    if (piece.steps[i] == 0) cells = cells.sum(dim, /*keepdim=*/true);
-  }
-  return cells;
-}
-
-Tensor fresh(at::IntArrayRef sizes, const Tensor& like) {
-  return like.device().is_cpu() ? collective::pooled_empty(sizes, like.scalar_type())
-                                : at::empty(sizes, like.options());
-}
 
 void fill_outside(Tensor& padded, const HaloPlan& plan, double fill) {
   const Box& needed = plan.needed();
@@ -140,31 +94,30 @@ Transfer Transfer::of_cells(const Tensor& x, const HaloPlan& plan, mpi::Directio
   return transfer;
 }
 
-Transfer Transfer::of_gradients(const Tensor& g, const HaloPlan& plan, mpi::Direction direction, int tag) {
+Transfer Transfer::of_gradients(const Tensor& like, const HaloPlan& plan, const GradientOf& gradient_of,
+                                mpi::Direction direction, int tag) {
   Transfer transfer;
-  transfer.outgoing_ = messages(plan.list().incoming, g);
-  transfer.incoming_ = messages(plan.list().outgoing, g);
+  transfer.outgoing_ = messages(plan.list().incoming, like);
+  transfer.incoming_ = messages(plan.list().outgoing, like);
   for (Message& message : transfer.outgoing_) {
     for (std::size_t i = 0; i < message.pieces.size(); ++i) {
-      const Piece& piece = *message.pieces[i];
-      message.contents[i].copy_(folded(region(g, piece.target, plan.needed()), piece));
+      message.contents[i].copy_(folded(gradient_of(*message.pieces[i]), *message.pieces[i]));
     }
   }
   transfer.post(plan, direction, tag);
   return transfer;
 }
 
-void Transfer::finish_cells(Tensor& padded, const HaloPlan& plan) {
+void Transfer::finish_cells(const HaloPlan& plan, const PlaceCells& place) {
   wait(plan);
   for (const Message& message : incoming_) {
     for (std::size_t i = 0; i < message.pieces.size(); ++i) {
-      const Piece& piece = *message.pieces[i];
-      region(padded, piece.target, plan.needed()).copy_(unfolded(message.contents[i], piece));
+      place(*message.pieces[i], unfolded(message.contents[i], *message.pieces[i]));
     }
   }
 }
 
-void Transfer::finish_gradients(Tensor& tile, const HaloPlan& plan) {
+void Transfer::finish_gradients(const Tensor& tile, const HaloPlan& plan) {
   wait(plan);
   for (const Message& message : incoming_) {
     for (std::size_t i = 0; i < message.pieces.size(); ++i) {
@@ -182,9 +135,8 @@ Tensor with_own_cells(const Tensor& x, const HaloPlan& plan, double fill) {
   return padded;
 }
 
-Tensor with_own_gradients(const Tensor& g, const HaloPlan& plan, bool reuse) {
+Tensor with_own_gradients(const Tensor& g, const HaloPlan& plan) {
   const Piece* const covering = covering_piece(plan);
-  if (reuse && covering != nullptr && plan.list().own.size() == 1) return region(g, covering->target, plan.needed());
   Tensor tile = fresh(plan.sizes(g, plan.owned()), g);
   if (covering != nullptr) {
     tile.copy_(region(g, covering->target, plan.needed()));

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,13 +18,17 @@ class Transfer {
  public:
   // Cells of the tile `x` to the ranks that need them, in the direction's channel under `tag`.
   [[nodiscard]] static Transfer of_cells(const at::Tensor& x, const HaloPlan& plan, mpi::Direction direction, int tag);
-  // The reverse: what this rank has for cells that others own goes back to them.
-  [[nodiscard]] static Transfer of_gradients(const at::Tensor& g, const HaloPlan& plan, mpi::Direction direction,
-                                             int tag);
+  // The reverse: what this rank has for cells that others own goes back to them. `gradient_of` gives that of a piece's
+  // target; `like` has the leading sizes and the type.
+  using GradientOf = std::function<at::Tensor(const partition::Piece&)>;
+  [[nodiscard]] static Transfer of_gradients(const at::Tensor& like, const HaloPlan& plan,
+                                             const GradientOf& gradient_of, mpi::Direction direction, int tag);
 
-  // Block until all has come, then copy it into the needed box, or add it to the tile.
-  void finish_cells(at::Tensor& padded, const HaloPlan& plan);
-  void finish_gradients(at::Tensor& tile, const HaloPlan& plan);
+  // Block until all has come. Cells are given to `place`, as they lie in the piece's target; gradients are added to the
+  // tile.
+  using PlaceCells = std::function<void(const partition::Piece&, const at::Tensor&)>;
+  void finish_cells(const HaloPlan& plan, const PlaceCells& place);
+  void finish_gradients(const at::Tensor& tile, const HaloPlan& plan);
 
  private:
   struct Message {
@@ -44,7 +49,7 @@ class Transfer {
 
 // The needed box with this rank's own cells and the fill value in it; what others own is left uninitialised.
 [[nodiscard]] at::Tensor with_own_cells(const at::Tensor& x, const HaloPlan& plan, double fill);
-// The tile with what the rank's own part of the needed box adds to it; with `reuse` a view of `g` where that will do.
-[[nodiscard]] at::Tensor with_own_gradients(const at::Tensor& g, const HaloPlan& plan, bool reuse = false);
+// The tile with what the rank's own part of the needed box adds to it.
+[[nodiscard]] at::Tensor with_own_gradients(const at::Tensor& g, const HaloPlan& plan);
 
 }  // namespace weft::spatial

@@ -58,9 +58,13 @@ def conv(
     dilation: Size = 1,
     groups: int = 1,
     padding_mode: str = "zeros",
-    split_interior: bool = False,
+    edges: str = "auto",
 ) -> DistTensor:
-    """conv1d, conv2d and conv3d. ``split_interior``: compute what needs no halo while the halo travels."""
+    """conv1d, conv2d and conv3d.
+
+    ``edges``: "apart" convolves the tile where it lies, while the halo travels, and its edges again when that has come;
+    "padded" copies the tile into a buffer with its halo; "auto" takes what is cheaper.
+    """
     before, behind = paddings(padding, weight.shape[2:], dilation, stride, x.layout.dims)
     return _tiled(
         x,
@@ -73,7 +77,7 @@ def conv(
         as_list(dilation),
         groups,
         padding_mode,
-        split_interior,
+        edges,
     )
 
 

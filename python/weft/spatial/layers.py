@@ -21,12 +21,10 @@ MaxPool1d MaxPool2d MaxPool3d MSELoss TileLinear Upsample""".split()
 
 
 class _Conv:
-    split_interior = False  # see functional.conv
-
     def forward(self: Any, x: Any) -> Any:
         if not isinstance(x, DistTensor):
             return super().forward(x)  # type: ignore[misc]
-        geometry = (self.stride, self.padding, self.dilation, self.groups, self.padding_mode, self.split_interior)
+        geometry = (self.stride, self.padding, self.dilation, self.groups, self.padding_mode)
         return S.conv(x, self.weight, self.bias, *geometry)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from ..mesh import Mesh
-from . import layers
+from . import layers, regions
 from .flat import FlatTiles
 from .tensor import DistTensor, Grid, Layout, call
 from .traffic import Traffic, TrafficWatch
@@ -103,7 +103,7 @@ def parallelize(
     grid: Grid | Mesh | Sequence[int],
     input_shape: Sequence[int],
     smallest_tile: int = 1,
-    split_interior: bool = False,
+    halo_regions: regions.Regions = False,
 ) -> SplitNetwork:
     """``net`` with its input cut into tiles over ``grid``. Collective; rank 0's weights count.
 
@@ -111,6 +111,10 @@ def parallelize(
     Layers are swapped, not changed: parameters are those of ``net`` and keep their names. Where a tile would have fewer
     cells than ``smallest_tile`` along a dimension that is cut, the tensor is gathered and every rank goes on alike. A
     linear layer behind flatten is split by its inputs. Whatever cannot be split is refused by name.
+
+    ``halo_regions``: consecutive convolutions, activations and max poolings share one wider exchange. True: wherever
+    they can; "auto": where that was faster when measured now, forward, with ``input_shape``; or the names of each
+    region's layers, as in ``[["conv1", "relu1", "conv2"]]``.
     """
     tiles = _grid_of(grid)
     dims = len(tiles.extents)
@@ -121,12 +125,13 @@ def parallelize(
         raise ValueError(f"weft: a grid of {dims} dimensions expects an input [batch, channels, ...] of {dims + 2}")
     network = _traced(net)
     network.grid, network.keys = tiles, list(net.state_dict())
-    _swap_layers(network, tiles, split_interior)
+    _swap_layers(network, tiles)
     layout = Layout(tiles, shape[2:])
     _add_entrance(network, layout)
     plan = _Propagation(network, smallest_tile).planned(torch.empty(shape, device="meta"))
     _send_weights(network, tiles)
     _apply(plan, network)
+    _share_exchanges(plan, network, halo_regions)
     return network
 
 
@@ -153,15 +158,13 @@ def _traced(net: nn.Module) -> SplitNetwork:
     return SplitNetwork(net, graph, "SplitNetwork")
 
 
-def _swap_layers(network: SplitNetwork, grid: Grid, split_interior: bool) -> None:
+def _swap_layers(network: SplitNetwork, grid: Grid) -> None:
     for name, module in list(network.named_modules()):
         swap = SWAPS.get(type(module))
         if swap is None:
             continue
         new = swap.__new__(swap)
         new.__dict__.update(module.__dict__)
-        if issubclass(swap, layers._Conv):
-            new.split_interior = split_interior
         if issubclass(swap, layers._Dropout):
             new.comm = grid.id
         network.set_submodule(name, new)
@@ -189,6 +192,8 @@ class _Propagation(fx.Interpreter):
         self.rows: list[Row] = []
         self.gathered: list[str] = []
         self.linears: dict[str, tuple[int, Layout]] = {}
+        self.layouts: dict[str, Layout] = {}  # of the nodes whose results are tiles
+        self.tile_shapes: dict[str, tuple[int, ...]] = {}
 
     def planned(self, x: Tensor) -> _Propagation:
         self.run(x)
@@ -202,6 +207,8 @@ class _Propagation(fx.Interpreter):
             raise NotImplementedError(
                 f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}"
             ) from error
+        if isinstance(result, DistTensor):
+            self.layouts[n.name], self.tile_shapes[n.name] = result.layout, tuple(result.local.shape)
         if n.op in ("call_module", "call_function", "call_method"):
             self.rows.append(self._row(n, result, watch.traffic, note))
         return result
@@ -281,6 +288,21 @@ def _apply(plan: _Propagation, network: SplitNetwork) -> None:
             with network.graph.inserting_after(node):
                 whole = network.graph.call_module("_whole", (node,))
             node.replace_all_uses_with(whole, lambda user, whole=whole: user is not whole)
+    network.recompile()
+
+
+def _share_exchanges(plan: _Propagation, network: SplitNetwork, wanted: regions.Regions) -> None:
+    """Layers of a halo region exchange once, before the first of them. The propagation saw each exchange by itself."""
+    for node in network.graph.nodes:
+        if node.name in plan.tile_shapes:
+            node.meta["tile_shape"] = plan.tile_shapes[node.name]
+    rows = {row.name: row for row in network.rows}
+    for number, (nodes, region) in enumerate(regions.chains(network, plan.layouts, wanted)):
+        shared = regions.traffic(region, nodes[0].args[0].meta["tile_shape"])  # type: ignore[union-attr]
+        for i, node in enumerate(nodes):
+            row = rows[str(node.target)]
+            row.traffic, row.note = shared if i == 0 else Traffic(), f"halo region {number}"
+        regions.insert(network, nodes, region, f"_region{number}")
     network.recompile()
 
 
