@@ -12,7 +12,7 @@ venv=$PWD/.venv
 sample=$venv/share/weft/mnist
 
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libfmt-dev libspdlog-dev libcli11-dev libyaml-cpp-dev
-  nlohmann-json3-dev)
+  nlohmann-json3-dev zlib1g-dev)
 declare -A tools=([g++]=g++ [cmake]=cmake [ninja]=ninja-build [ccache]=ccache [make]=make)
 
 say() { echo "env: $*"; }

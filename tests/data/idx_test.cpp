@@ -79,11 +79,27 @@ TEST_F(Idx, NoSuchFile) {
   EXPECT_THAT(data_error([&] { (void)read_idx(""); }), HasSubstr("nothing of that name"));
 }
 
-TEST_F(Idx, GzippedFilesAreNamedAsSuch) {
-  EXPECT_THAT(error({0x1F, 0x8B, 8, 0, 0, 0}), HasSubstr("gunzip"));
-  write("packed.gz", {0x1F, 0x8B, 8, 0});
-  EXPECT_THAT(data_error([&] { (void)read_idx(folder() / "packed"); }),
-              AllOf(HasSubstr("packed.gz"), HasSubstr("gunzip")));
+// `printf '\0\0\x08\1\0\0\0\3\1\2\3' | gzip -n`
+const Bytes kGzipped{0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x63, 0x60, 0xe0, 0x60, 0x64, 0x60,
+                     0x60, 0x60, 0x66, 0x64, 0x62, 0x06, 0x00, 0x8b, 0xe5, 0xbd, 0xa4, 0x0b, 0x00, 0x00, 0x00};
+
+TEST_F(Idx, Gzipped) {
+  expect_equal(read(kGzipped), at::tensor({1, 2, 3}, at::kByte));
+  write("packed.gz", kGzipped);  // found under the name without .gz too
+  expect_equal(read_idx(folder() / "packed"), at::tensor({1, 2, 3}, at::kByte));
+  write("packed", idx(0x08, {1}, {9}));  // but the plain one first
+  expect_equal(read_idx(folder() / "packed"), at::tensor({9}, at::kByte));
+}
+
+TEST_F(Idx, DamagedGzip) {
+  for (std::size_t length = 3; length < kGzipped.size(); ++length) {
+    EXPECT_THAT(error(Bytes(kGzipped.begin(), kGzipped.begin() + static_cast<std::ptrdiff_t>(length))),
+                HasSubstr("does not unpack"))
+        << length;
+  }
+  Bytes flipped = kGzipped;
+  flipped[flipped.size() - 6] ^= 1;  // in the checksum
+  EXPECT_THAT(error(flipped), HasSubstr("does not unpack"));
 }
 
 TEST_F(Idx, WrongMagic) {

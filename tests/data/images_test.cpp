@@ -11,7 +11,10 @@
 
 #include "tests/data/temporary_folder.h"
 #include "weft/data/cifar.h"
+#include "weft/data/idx_images.h"
+#include "weft/data/known_sets.h"
 #include "weft/data/mnist.h"
+#include "weft/data/part.h"
 
 namespace weft::data {
 namespace {
@@ -121,10 +124,28 @@ TEST_F(MnistFolder, AFolderWithoutItIsNoReasonToTakeAnother) {
   EXPECT_THAT(data_error([] { (void)mnist_folder(); }), AllOf(HasSubstr("WEFT_DATA"), HasSubstr(folder().string())));
 }
 
-TEST_F(MnistFolder, GzippedFilesGetAdvice) {
-  write("train-images-idx3-ubyte.gz", {0x1F, 0x8B});
-  const ScopedData data(folder().c_str());
-  EXPECT_THAT(data_error([] { (void)mnist(); }), HasSubstr("gunzip"));
+TEST_F(MnistFolder, MissingFilesAreNamedWithWhereAndHow) {
+  write_files("MNIST/", 1);
+  std::filesystem::remove(folder() / "MNIST" / "t10k-labels-idx1-ubyte");
+  const auto error = data_error([&] { (void)mnist_set(folder()); });
+  EXPECT_THAT(error, HasSubstr("'" + folder().string() + "/MNIST': missing t10k-labels-idx1-ubyte\n"));
+  EXPECT_THAT(error, HasSubstr("'" + folder().string() + "/mnist': no such folder"));
+  EXPECT_THAT(error, AllOf(HasSubstr("the folder given"), HasSubstr("curl")));
+  EXPECT_THAT(data_error([&] { (void)cifar10_set(folder()); }),
+              AllOf(HasSubstr("missing data_batch_1.bin test_batch.bin"), HasSubstr("cifar-10-binary.tar.gz")));
+  const ScopedData nothing(nullptr);
+  EXPECT_THAT(data_error([&] { (void)cifar10_set(); }), HasSubstr("WEFT_DATA, which is not set"));
+}
+
+TEST_F(Cifar, SetsOfSeveralFiles) {
+  write("CIFAR10/data_batch_1.bin", cifar_record(1, 0, 0, 0));
+  write("CIFAR10/data_batch_3.bin", cifar_record(3, 0, 0, 0));
+  write("CIFAR10/test_batch.bin", cifar_record(7, 0, 0, 0));
+  const KnownSet set = cifar10_set(folder());
+  EXPECT_TRUE(at::equal(read_all(*set.train.open()).labels, at::tensor({1, 3}, at::kLong)));
+  EXPECT_TRUE(at::equal(read_all(*set.test.open()).labels, at::tensor({7}, at::kLong)));
+  EXPECT_THAT(set.notes, testing::ElementsAre(HasSubstr("data_batch_2.bin"), HasSubstr("data_batch_4.bin"),
+                                              HasSubstr("data_batch_5.bin")));
 }
 
 // Every fifth of 500 images of each digit; the sums come from the source's CSV file, by awk.
@@ -144,17 +165,20 @@ TEST(Sample, IsWhereTheLibraryLooks) {
 }
 
 TEST(Images, SelectKeepsPairs) {
-  const LabelledImages all = pair_up(at::arange(24, at::kByte).view({6, 2, 2}), at::arange(6, at::kByte), 6, "test");
+  const LabelledImages all{at::arange(24, at::kByte).view({6, 1, 2, 2}), at::arange(6)};
   const LabelledImages some = all.select(at::tensor({4, 0, 4}, at::kLong));
   EXPECT_TRUE(at::equal(some.labels, at::tensor({4, 0, 4}, at::kLong)));
   EXPECT_TRUE(at::equal(some.images.select(2, 0).select(2, 0).flatten(), at::tensor({16, 0, 16}, at::kByte)));
   EXPECT_EQ(all.select(at::zeros({0}, at::kLong)).size(), 0);
 }
 
-TEST(Images, NoneAtAll) {
-  const LabelledImages none = pair_up(at::zeros({0, 3, 4, 4}, at::kByte), at::zeros({0}, at::kByte), 10, "test");
+TEST_F(MnistFolder, NoneAtAll) {
+  write("images", idx(0x08, {0, 4, 4, 4}, {}));
+  write("labels", idx(0x08, {0}, {}));
+  IdxImages source(folder() / "images", folder() / "labels", 10);
+  const LabelledImages none = read_all(source);
   EXPECT_EQ(none.size(), 0);
-  EXPECT_EQ(unit_floats(none.images).sizes(), (std::vector<std::int64_t>{0, 3, 4, 4}));
+  EXPECT_EQ(unit_floats(none.images).sizes(), (std::vector<std::int64_t>{0, 4, 4, 4}));
 }
 
 TEST(Images, UnitFloats) {
@@ -177,7 +201,7 @@ TEST(Shard, ViewsThatTileTheWhole) {
 }
 
 TEST(Shard, ImagesWithTheirLabels) {
-  const LabelledImages all = pair_up(at::arange(20, at::kByte).view({5, 2, 2}), at::arange(5, at::kByte), 5, "test");
+  const LabelledImages all{at::arange(20, at::kByte).view({5, 1, 2, 2}), at::arange(5)};
   const LabelledImages second = shard(all, 2, 1);
   EXPECT_TRUE(at::equal(second.labels, at::tensor({3, 4}, at::kLong)));
   EXPECT_TRUE(at::equal(second.images.flatten(), at::arange(12, 20, at::kByte)));

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "weft/data/file.h"
-
 namespace weft::data {
 namespace {
 
@@ -64,7 +62,7 @@ std::int64_t count_up_to(std::int64_t limit, const std::vector<std::int64_t>& sh
 }
 
 void check_length(std::int64_t header, const std::vector<std::int64_t>& shape, std::int64_t item_size,
-                  const InputFile& file) {
+                  InputFile& file) {
   const std::int64_t data = file.size() - header;
   const std::int64_t items = count_up_to(data / item_size, shape);
   if (items * item_size == data) return;
@@ -81,15 +79,21 @@ void swap_bytes(void* data, std::int64_t items, std::int64_t item_size) {
 
 }  // namespace
 
-at::Tensor read_idx(const std::filesystem::path& path) {
-  InputFile file(path);
+IdxHeader read_idx_header(InputFile& file) {
+  (void)file.size();  // before anything is read: a gzipped file is unpacked once to know it
   Magic magic{};
   file.read(magic.data(), magic.size());
-  const at::ScalarType dtype = type_of(magic, file);
-  const auto shape = read_shape(magic[3], file);
-  const auto item_size = static_cast<std::int64_t>(c10::elementSize(dtype));
-  check_length(4 + 4 * static_cast<std::int64_t>(shape.size()), shape, item_size, file);
-  at::Tensor array = at::empty(shape, dtype);
+  IdxHeader header{type_of(magic, file), read_shape(magic[3], file)};
+  const auto item_size = static_cast<std::int64_t>(c10::elementSize(header.type));
+  check_length(4 + 4 * static_cast<std::int64_t>(header.shape.size()), header.shape, item_size, file);
+  return header;
+}
+
+at::Tensor read_idx(const std::filesystem::path& path) {
+  InputFile file(path);
+  const IdxHeader header = read_idx_header(file);
+  const auto item_size = static_cast<std::int64_t>(c10::elementSize(header.type));
+  at::Tensor array = at::empty(header.shape, header.type);
   file.read(array.mutable_data_ptr(), array.numel() * item_size);
   if constexpr (std::endian::native == std::endian::little) {
     if (item_size > 1) swap_bytes(array.mutable_data_ptr(), array.numel(), item_size);

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 
 namespace weft::data {
 
@@ -16,11 +15,6 @@ struct LabelledImages {
   // Those with the given numbers (int64), in that order; a copy.
   [[nodiscard]] LabelledImages select(const at::Tensor& numbers) const;
 };
-
-// Images with their labels as two arrays of a file format give them: [count, height, width] or with channels, and
-// [count]. Throws DataError, with `name`, for types and sizes that are not those of images with labels below `classes`.
-[[nodiscard]] LabelledImages pair_up(at::Tensor images, const at::Tensor& labels, std::int64_t classes,
-                                     const std::string& name);
 
 // Pixels from 0 to 1.
 [[nodiscard]] at::Tensor unit_floats(const at::Tensor& images);

@@ -1,0 +1,194 @@
+// Files that are written whole or not at all, and what changed since: against the file system's own word.
+#include "weft/files/atomic_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "weft/files/checksum.h"
+#include "weft/files/error.h"
+#include "weft/files/fingerprint.h"
+
+namespace weft::files {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Files : public testing::Test {
+ protected:
+  Files() {
+    std::string name = testing::TempDir() + "weft-files-XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~Files() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] fs::path path(const std::string& name) const { return folder_ / name; }
+  [[nodiscard]] static std::string content(const fs::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  static void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+  [[nodiscard]] std::int64_t entries() const {
+    return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_F(Files, AppearsAtCommitOnly) {
+  put(path("a"), "old");
+  AtomicFile file(path("a"));
+  file.write("new and ");
+  file.write("longer");
+  EXPECT_EQ(content(path("a")), "old");
+  file.write_at(0, "NEW", 3);
+  file.commit();
+  EXPECT_EQ(content(path("a")), "NEW and longer");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Files, LeavesNothingBehindWithoutCommit) {
+  {
+    AtomicFile(path("a")).write("half");
+  }
+  EXPECT_EQ(entries(), 0);
+}
+
+TEST_F(Files, MakesTheFolder) {
+  write_atomically(path("deep/er/a"), "text");
+  EXPECT_EQ(content(path("deep/er/a")), "text");
+  write_atomically(path("empty"), "");
+  EXPECT_EQ(fs::file_size(path("empty")), 0);
+}
+
+TEST_F(Files, AFolderThatIsAFile) {
+  put(path("a"), "text");
+  try {
+    write_atomically(path("a/b"), "x");
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("a/b"), HasSubstr("Not a directory")));
+  }
+}
+
+// A disk without room: the limit on a file's size makes write() fail in the middle.
+TEST_F(Files, NoRoomKeepsWhatWasThere) {
+  put(path("a"), "old");
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      write_atomically(path("a"), std::string(5000, 'x'));
+    } catch (const FileError&) {
+      _exit(7);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(entries(), 1);
+}
+
+// At any moment of a writer's life a reader finds one whole version.
+TEST_F(Files, KilledWriters) {
+  const auto version = [](int i) { return std::string(200'000 + i, static_cast<char>('a' + i % 26)); };
+  write_atomically(path("a"), version(0));
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int i = 0;; ++i) write_atomically(path("a"), version(i % 50));
+    }
+    usleep(1000 + 731 * round);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const std::string found = content(path("a"));
+    ASSERT_EQ(found, version(static_cast<int>(found.size()) - 200'000));
+  }
+}
+
+std::uint64_t checksum(const std::string& text, std::size_t cut) {
+  Checksum sum;
+  for (std::size_t i = 0; i < text.size(); i += cut) sum.add(text.data() + i, std::min(cut, text.size() - i));
+  return sum.value();
+}
+
+TEST(Checksums, DoNotDependOnTheCalls) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text.push_back(static_cast<char>(i * 37));
+  for (std::size_t cut = 1; cut < 20; ++cut) EXPECT_EQ(checksum(text, cut), checksum(text, 1000)) << cut;
+}
+
+TEST(Checksums, EveryByteAndTheLengthCount) {
+  std::set<std::uint64_t> seen{checksum("", 8)};
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    text.push_back('\0');
+    seen.insert(checksum(text, 8));
+    for (char& byte : text) {
+      byte ^= 1;
+      seen.insert(checksum(text, 8));
+      byte ^= 1;
+    }
+  }
+  EXPECT_EQ(seen.size(), 1U + 40 + 40 * 41 / 2);
+}
+
+// Times are set as old files have them, so that the test does not wait for them to settle.
+class Fingerprints : public Files {
+ protected:
+  static Fingerprint settled(const fs::path& path) {
+    Fingerprint result = Fingerprint::of(path);
+    result.settled = 1;
+    return result;
+  }
+  static void keep_times(const fs::path& path, const std::string& text) {
+    struct stat before{};
+    stat(path.c_str(), &before);
+    put(path, text);
+    const timespec times[2] = {before.st_atim, before.st_mtim};
+    utimensat(AT_FDCWD, path.c_str(), times, 0);
+  }
+};
+
+TEST_F(Fingerprints, Changes) {
+  put(path("a"), "content");
+  const Fingerprint then = settled(path("a"));
+  EXPECT_EQ(change_since(then, path("a")), Change::kNone);
+  usleep(20'000);                    // the next tick of the file system's clock
+  keep_times(path("a"), "c0ntent");  // as long, with the modification time set back: only ctime tells
+  EXPECT_EQ(change_since(then, path("a")), Change::kContent);
+  put(path("a"), "content");
+  EXPECT_EQ(change_since(then, path("a")), Change::kTouched);
+  put(path("a"), "content and more");
+  EXPECT_EQ(change_since(then, path("a")), Change::kContent);
+  fs::remove(path("a"));
+  EXPECT_EQ(change_since(then, path("a")), Change::kGone);
+}
+
+TEST_F(Fingerprints, YoungFilesAreReadAgain) {
+  put(path("a"), "content");
+  const Fingerprint then = Fingerprint::of(path("a"));
+  EXPECT_EQ(then.settled, 0);
+  EXPECT_EQ(change_since(then, path("a")), Change::kTouched);
+  EXPECT_THROW((void)Fingerprint::of(path("absent")), FileError);
+}
+
+}  // namespace
+}  // namespace weft::files

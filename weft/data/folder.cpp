@@ -1,0 +1,75 @@
+#include "weft/data/folder.h"
+
+#include <cstdlib>
+#include <system_error>
+
+#include "weft/data/file.h"
+
+namespace weft::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+fs::path expand_home(const fs::path& path) {
+  const std::string text = path.string();
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || (text != "~" && !text.starts_with("~/"))) return path;
+  return fs::path(home) / text.substr(text.size() > 1 ? 2 : 1);
+}
+
+std::vector<fs::path> with_subfolders(const fs::path& folder, const FolderSearch& search) {
+  std::vector<fs::path> places{folder};
+  for (const std::string& name : search.subfolders) places.push_back(folder / name);
+  return places;
+}
+
+struct Places {
+  std::string named_by;  // whose word it was to look there
+  std::vector<fs::path> folders;
+};
+
+Places where_to_look(const FolderSearch& search, const std::optional<fs::path>& given) {
+  if (given && !given->empty()) return {"the folder given", with_subfolders(expand_home(*given), search)};
+  const char* data = std::getenv("WEFT_DATA");
+  if (data != nullptr && *data != '\0') return {"WEFT_DATA", with_subfolders(expand_home(data), search)};
+  if (search.sample) return {"make env", {*search.sample}};
+  return {"WEFT_DATA, which is not set", {}};
+}
+
+std::vector<std::string> missing_files(const fs::path& folder, const FolderSearch& search) {
+  std::vector<std::string> missing;
+  for (const std::string& name : search.files) {
+    if (!is_there(plain_or_gzipped(folder / name))) missing.push_back(name);
+  }
+  return missing;
+}
+
+std::string what_is_missing(const fs::path& folder, const FolderSearch& search) {
+  if (!is_there(folder)) return "no such folder";
+  std::string text = "missing";
+  for (const std::string& name : missing_files(folder, search)) text.append(" ").append(name);
+  return text;
+}
+
+}  // namespace
+
+fs::path find_folder(const FolderSearch& search, const std::optional<fs::path>& given) {
+  const Places places = where_to_look(search, given);
+  for (const fs::path& folder : places.folders) {
+    if (missing_files(folder, search).empty()) return folder;
+  }
+  std::string text =
+      "weft: expected the files of " + search.set + " (plain, or gzipped with .gz behind the name), got:";
+  for (const fs::path& folder : places.folders) {
+    text.append("\n  ").append(quoted(folder)).append(": ").append(what_is_missing(folder, search));
+  }
+  text.append("\nlooked there because of ").append(places.named_by).append(". ").append(search.advice);
+  throw DataError(text);
+}
+
+}  // namespace weft::data

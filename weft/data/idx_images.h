@@ -1,0 +1,27 @@
+// Images and labels as MNIST keeps them: two IDX files, read side by side.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "weft/data/file.h"
+#include "weft/data/image_source.h"
+
+namespace weft::data {
+
+class IdxImages : public ImageSource {
+ public:
+  // Images of bytes in 3 dimensions, or 4 with channels, and as many labels below `classes`. Throws DataError
+  // otherwise.
+  IdxImages(const std::filesystem::path& images, const std::filesystem::path& labels, std::int64_t classes);
+
+  [[nodiscard]] const ImageSet& set() const override { return set_; }
+  std::int64_t read(std::span<std::uint8_t> pixels) override;
+
+ private:
+  InputFile images_;
+  InputFile labels_;
+  ImageSet set_;
+};
+
+}  // namespace weft::data

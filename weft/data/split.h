@@ -1,0 +1,43 @@
+// How ranks share a set of images: micro-batches (shards), tiles of every image, or both at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "weft/partition/box.h"
+#include "weft/partition/grid.h"
+
+namespace weft::data {
+
+class Split {
+ public:
+  // Every rank has everything.
+  Split() : Split(1, partition::Grid({1, 1})) {}
+  // `shards` groups of ranks, each of them a grid of tiles (rows x columns): a rank's number runs over the tiles first.
+  // Throws std::invalid_argument for no shards, or a grid that is not of rows and columns.
+  Split(std::int64_t shards, partition::Grid tiles);
+  [[nodiscard]] static Split into_shards(std::int64_t ranks) { return {ranks, partition::Grid({1, 1})}; }
+  [[nodiscard]] static Split into_tiles(std::int64_t rows, std::int64_t columns) {
+    return {1, partition::Grid({rows, columns})};
+  }
+
+  [[nodiscard]] std::int64_t ranks() const { return shards_ * tiles_.size(); }
+  [[nodiscard]] std::int64_t shards() const { return shards_; }
+  [[nodiscard]] const partition::Grid& tiles() const { return tiles_; }
+  // All throw std::invalid_argument for a rank that is not one of ranks().
+  [[nodiscard]] std::int64_t shard(std::int64_t rank) const;
+  // Rows and columns of an image that the rank owns, cut as weft/spatial cuts them.
+  [[nodiscard]] partition::Box tile(std::int64_t rank, std::int64_t height, std::int64_t width) const;
+  // "2 shards of 2 x 2 tiles".
+  [[nodiscard]] std::string describe() const;
+
+  friend bool operator==(const Split&, const Split&) = default;
+
+ private:
+  void check(std::int64_t rank) const;
+
+  std::int64_t shards_;
+  partition::Grid tiles_;
+};
+
+}  // namespace weft::data

@@ -1,0 +1,95 @@
+#include "weft/files/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "weft/files/error.h"
+
+namespace weft::files {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One call of write() takes at most 2 GiB.
+constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 30;
+
+// Threads and processes that write the same file at once must not share what they write beside it.
+fs::path beside(const fs::path& path) {
+  static std::atomic<unsigned> number{0};
+  return path.string() + "." + std::to_string(getpid()) + "." + std::to_string(number++) + ".partial";
+}
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+void sync_folder(const fs::path& folder) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;  // a folder that may be written but not read: the file itself is in place
+  fsync(descriptor);
+  ::close(descriptor);
+}
+
+// `step` writes some bytes from a pointer on and returns how many.
+template <typename Step>
+void write_all(const void* data, std::int64_t bytes, const fs::path& path, Step step) {
+  const auto* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = step(next, std::min(bytes, kMostAtOnce));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno("write", path);
+    next += written;
+    bytes -= written;
+  }
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)), beside_(beside(path_)) {
+  std::error_code ignored;  // open() tells what is wrong with the folder
+  fs::create_directories(folder_of(path_), ignored);
+  descriptor_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw_errno("create", beside_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  close();
+  unlink(beside_.c_str());
+}
+
+void AtomicFile::write(const void* data, std::int64_t bytes) {
+  write_all(data, bytes, beside_,
+            [&](const char* next, std::int64_t count) { return ::write(descriptor_, next, count); });
+}
+
+void AtomicFile::write_at(std::int64_t offset, const void* data, std::int64_t bytes) {
+  write_all(data, bytes, beside_, [&](const char* next, std::int64_t count) {
+    return pwrite(descriptor_, next, count, offset + (next - static_cast<const char*>(data)));
+  });
+}
+
+void AtomicFile::commit() {
+  if (fsync(descriptor_) != 0) throw_errno("bring to the disk", beside_);
+  if (rename(beside_.c_str(), path_.c_str()) != 0) throw_errno("move into its place", path_);
+  close();
+  sync_folder(folder_of(path_));
+}
+
+void AtomicFile::close() noexcept {
+  ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+void write_atomically(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+}  // namespace weft::files
