@@ -129,6 +129,7 @@ struct DatasetSpec {
   Place place{};
   bool split = true;
   std::filesystem::path folder{};  // empty: where weft/data looks
+  bool folder_may_be_absent = false;  // neon\'s files name their authors\' folders
   double sample = 1;               // the part of the training images that is used
   std::string cache{};             // serialized_path, with {rank} and {size}
   std::optional<std::int64_t> test_images{};

@@ -1,5 +1,6 @@
 #include "weft/experiment/load.h"
 
+#include "weft/experiment/emit.h"
 #include "weft/experiment/forms.h"
 #include "weft/experiment/sizes.h"
 
@@ -20,8 +21,14 @@ Experiment described(Value& root, const std::string& name, const std::vector<std
 
 }  // namespace
 
+ResolvedExperiment resolve_experiment(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  const ValuePtr root = read_document(path);
+  Experiment experiment = described(*root, path.string(), overrides);
+  return {std::move(experiment), to_yaml(*root)};
+}
+
 Experiment load_experiment(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  return described(*read_document(path), path.string(), overrides);
+  return resolve_experiment(path, overrides).experiment;
 }
 
 Experiment parse_experiment(const std::string& text, const std::string& name,

@@ -39,6 +39,7 @@ void read_dataset(const Value& value, Experiment& experiment, Problems& problems
   dataset.split = fields.boolean("dist_flag").value_or(false);
   read_mode(fields, experiment.split);
   dataset.folder = fields.text("repo_path").value_or("");
+  dataset.folder_may_be_absent = true;
   dataset.sample = fraction_of_sample(fields.number("sample_pct", {.least = 0, .most = 100}).value_or(100));
   dataset.cache = fields.text("serialized_path").value_or("");
   dataset.test_images = fields.integer("num_test_sample", kCount);

@@ -12,6 +12,8 @@ at::Tensor cut(const at::Tensor& whole, const partition::Box& box) {
   return part;
 }
 
+bool is_whole(const Parameter& parameter) { return parameter.part == partition::Box::whole(parameter.whole); }
+
 Parameter whole_parameter(std::string name, at::Tensor value, const LearningRule& rule) {
   Parameter parameter;
   parameter.name = std::move(name);

@@ -16,9 +16,12 @@ struct Parameter {
   Sizes whole{};          // the whole's shape
   partition::Box part{};  // this rank's part of it; all of it where every rank has a copy
   LearningRule rule{};
-  bool owned = true;    // false: another rank has the same and writes it into checkpoints
+  bool only_here = false;  // whole, but no other rank of the group has it
   bool trained = true;  // false: statistics, which no gradient changes
 };
+
+// Whether part and whole are the same.
+[[nodiscard]] bool is_whole(const Parameter& parameter);
 
 // Whole on every rank.
 [[nodiscard]] Parameter whole_parameter(std::string name, at::Tensor value, const LearningRule& rule);

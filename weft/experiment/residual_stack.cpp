@@ -83,7 +83,9 @@ class SpreadStack final : public Layer {
     for (const Parameter& parameter : all_) {
       const bool own = std::any_of(mine.begin(), mine.end(),
                                    [&](const at::Tensor& tensor) { return tensor.is_same(parameter.value); });
-      if (own) parameters_.push_back(parameter);
+      if (!own) continue;
+      parameters_.push_back(parameter);
+      parameters_.back().only_here = true;
     }
     all_.clear();  // the solver keeps those that it needs
   }
