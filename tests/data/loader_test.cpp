@@ -10,9 +10,11 @@
 
 #include <atomic>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "weft/data/synthetic.h"
+#include "weft/trace/recording.h"
 
 namespace weft::data {
 namespace {
@@ -125,6 +127,25 @@ TEST(Loader, GoesOnInTheMiddleAndStartsAnew) {
     EXPECT_FALSE(one.next().has_value());
     EXPECT_FALSE(one.next().has_value());
   }
+}
+
+// Whether data is the limit is seen in the trace: how long training waited, and on which thread batches were made.
+TEST(Loader, IsSeenInTheTrace) {
+  Loader one = loader(options_for(Split(), 0));
+  trace::start_recording();
+  (void)epoch(one, 0);
+  trace::stop_recording();
+  int waited = 0, made = 0;
+  for (const trace::ThreadEvents& thread : trace::recorded()) {
+    for (const trace::Event& event : thread.events) {
+      waited += std::string(event.name) == "data/wait" ? 1 : 0;
+      if (std::string(event.name) != "data/make batch") continue;
+      ++made;
+      EXPECT_EQ(thread.name, "data");
+    }
+  }
+  EXPECT_EQ(waited, 6);
+  EXPECT_EQ(made, 5);
 }
 
 TEST(Loader, APartOfOtherOptions) {

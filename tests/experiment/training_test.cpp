@@ -87,8 +87,7 @@ void expect_same_curves(const Experiment& experiment, double tolerance = 1e-8) {
     EXPECT_NEAR(costs[i], expected[i], tolerance * std::abs(expected[i])) << "step " << i;
   }
   const Evaluation mine = evaluate(split.experiment, split.mesh, split.network, *split.dataset.test);
-  const Evaluation theirs =
-      evaluate(alone_run.experiment, alone_run.mesh, alone_run.network, *alone_run.dataset.test);
+  const Evaluation theirs = evaluate(alone_run.experiment, alone_run.mesh, alone_run.network, *alone_run.dataset.test);
   EXPECT_EQ(mine.images, 10);
   EXPECT_EQ(mine.confusion, theirs.confusion);
   EXPECT_NEAR(mine.cost, theirs.cost, tolerance * theirs.cost);

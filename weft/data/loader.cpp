@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "weft/trace/recording.h"
+
 namespace weft::data {
 namespace {
 
@@ -63,7 +65,9 @@ Loader::~Loader() = default;
 
 void Loader::start(std::int64_t epoch, std::int64_t first_batch) {
   ahead_.reset();
-  auto produce = [this, batches = order_.epoch(epoch, lanes_), number = first_batch]() mutable {
+  auto produce = [this, batches = order_.epoch(epoch, lanes_), number = first_batch, named = false]() mutable {
+    if (!named && trace::recording() && loading_.prefetch > 0) trace::name_thread("data");
+    named = true;
     if (number >= std::ssize(batches)) return std::optional<Batch>();
     const std::int64_t current = number++;
     return std::optional<Batch>(make(current, batches[static_cast<std::size_t>(current)]));
@@ -71,9 +75,13 @@ void Loader::start(std::int64_t epoch, std::int64_t first_batch) {
   ahead_ = std::make_unique<Prefetcher<Batch>>(std::move(produce), static_cast<std::size_t>(loading_.prefetch));
 }
 
-std::optional<Batch> Loader::next() { return ahead_ ? ahead_->next() : std::nullopt; }
+std::optional<Batch> Loader::next() {
+  const trace::Span waiting("data/wait");
+  return ahead_ ? ahead_->next() : std::nullopt;
+}
 
 Batch Loader::make(std::int64_t number, const std::vector<std::int64_t>& images) const {
+  const trace::Span making("data/make batch", number);
   const auto count = std::ssize(images);
   const at::Tensor& kept = part_.kept.images;
   const std::int64_t pixels = kept.size(1) * kept.size(2) * kept.size(3);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "weft/trace/span.h"
+
 namespace weft::data {
 namespace {
 
@@ -72,6 +74,7 @@ std::int64_t ImagePart::bytes() const {
 }
 
 ImagePart read_part(ImageSource& source, const PartOptions& options) {
+  const trace::Span reading("data/read");
   const ImageSet& set = source.set();
   const partition::Box tile = options.split.tile(options.rank, set.height, set.width);
   const Selection selection = select(set.count, options);

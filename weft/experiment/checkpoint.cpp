@@ -49,8 +49,8 @@ void write_shard(const fs::path& folder, const std::vector<Parameter>& state, co
         {parameter.name, dtype_name(kept.back()), kept.back().sizes().vec(), kept.back().const_data_ptr()});
     places[parameter.name] = describe_piece(parameter.whole, parameter.part);
   }
-  const std::string name = "shard-" + std::to_string(mesh.world()->rank()) + "-of-" +
-                           std::to_string(mesh.world()->size()) + ".safetensors";
+  const std::string name =
+      "shard-" + std::to_string(mesh.world()->rank()) + "-of-" + std::to_string(mesh.world()->size()) + ".safetensors";
   write_safetensors(folder / name, tensors, places);
 }
 
@@ -92,7 +92,8 @@ Tensor assembled(const fs::path& folder, const std::string& name, const IndexedT
     const partition::Box shared = piece.box.intersect(box);
     if (shared.empty()) continue;
     Tensor stored = at::empty(piece.box.sizes(), result.options());
-    SafetensorsFile(folder / piece.file).read(name, stored.mutable_data_ptr(), static_cast<std::int64_t>(stored.nbytes()));
+    SafetensorsFile(folder / piece.file)
+        .read(name, stored.mutable_data_ptr(), static_cast<std::int64_t>(stored.nbytes()));
     const auto relative = [&](const partition::Box& origin) {
       partition::Box moved = shared;
       for (std::size_t i = 0; i < moved.dims(); ++i) {

@@ -32,7 +32,8 @@ Sizes sizes_from(const std::string& text, const fs::path& file) {
   while (at < end) {
     std::int64_t size = 0;
     const auto [next, error] = std::from_chars(at, end, size);
-    if (error != std::errc()) throw CheckpointError("weft: expected sizes in " + file.string() + ", got '" + text + "'");
+    if (error != std::errc())
+      throw CheckpointError("weft: expected sizes in " + file.string() + ", got '" + text + "'");
     sizes.push_back(size);
     at = next + 1;
   }
@@ -79,7 +80,8 @@ void require_covered(const std::string& name, const IndexedTensor& tensor, const
       inside = piece.box.ranges[i].begin >= 0 && piece.box.ranges[i].end <= whole.ranges[i].end;
     }
     const bool plain_name = fs::path(piece.file).filename() == piece.file;  // nothing outside of the folder is read
-    if (!inside || !plain_name) throw CheckpointError("weft: expected pieces of '" + name + "' inside of it in " + folder.string());
+    if (!inside || !plain_name)
+      throw CheckpointError("weft: expected pieces of '" + name + "' inside of it in " + folder.string());
     cells += piece.box.volume();
   }
   if (cells == whole.volume()) return;
@@ -120,7 +122,8 @@ CheckpointIndex index_of_shards(const fs::path& folder) {
     const SafetensorsFile file(path);
     for (const auto& [name, info] : file.tensors()) {
       const auto text = file.metadata().find(name);
-      if (text == file.metadata().end()) throw CheckpointError("weft: expected the place of '" + name + "' in " + path.string());
+      if (text == file.metadata().end())
+        throw CheckpointError("weft: expected the place of '" + name + "' in " + path.string());
       const Described piece = parse_piece(text->second, path);
       IndexedTensor& tensor = index.tensors[name];
       tensor.dtype = info.dtype;
@@ -135,14 +138,15 @@ CheckpointIndex index_of_shards(const fs::path& folder) {
 void write_index(const fs::path& folder, const CheckpointIndex& index) {
   Json tensors = Json::object();
   for (const auto& [name, tensor] : index.tensors) tensors[name] = json_of(tensor);
-  const Json json{{"format", kFormat}, {"version", kVersion},      {"experiment", index.experiment},
+  const Json json{{"format", kFormat},    {"version", kVersion},      {"experiment", index.experiment},
                   {"ranks", index.ranks}, {"numbers", index.numbers}, {"tensors", tensors}};
   files::write_atomically(folder / kIndexFile, json.dump(1) + "\n");
 }
 
 CheckpointIndex read_index(const fs::path& folder) {
   std::ifstream stream(folder / kIndexFile, std::ios::binary);
-  if (!stream) throw CheckpointError("weft: expected a checkpoint with " + std::string(kIndexFile) + ", got " + folder.string());
+  if (!stream)
+    throw CheckpointError("weft: expected a checkpoint with " + std::string(kIndexFile) + ", got " + folder.string());
   try {
     const Json json = Json::parse(stream);
     if (json.at("format") != kFormat || json.at("version") != kVersion) {
@@ -156,8 +160,8 @@ CheckpointIndex read_index(const fs::path& folder) {
     }
     return index;
   } catch (const Json::exception& error) {
-    throw CheckpointError("weft: expected a checkpoint's index in " + folder.string() + ", got damaged JSON: " +
-                          error.what());
+    throw CheckpointError("weft: expected a checkpoint's index in " + folder.string() +
+                          ", got damaged JSON: " + error.what());
   }
 }
 

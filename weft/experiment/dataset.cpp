@@ -103,8 +103,7 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
   data::PartOptions options = part_options(experiment, plan, rank);
   const data::LoaderOptions loading{.type = experiment.float64 ? at::kDouble : at::kFloat};
   Dataset dataset;
-  dataset.train =
-      std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
+  dataset.train = std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
   options.order.shuffle = false;
   options.sample_pct = 100;
   const auto test = limited(found.set.test, experiment.dataset.test_images);

@@ -128,10 +128,10 @@ struct DatasetSpec {
   std::string kind = "mnist";  // mnist, cifar10, toy_images
   Place place{};
   bool split = true;
-  std::filesystem::path folder{};  // empty: where weft/data looks
+  std::filesystem::path folder{};     // empty: where weft/data looks
   bool folder_may_be_absent = false;  // neon\'s files name their authors\' folders
-  double sample = 1;               // the part of the training images that is used
-  std::string cache{};             // serialized_path, with {rank} and {size}
+  double sample = 1;                  // the part of the training images that is used
+  std::string cache{};                // serialized_path, with {rank} and {size}
   std::optional<std::int64_t> test_images{};
   bool shuffle = false;        // between epochs
   std::int64_t images = 1000;  // toy_images': how many, and of what size

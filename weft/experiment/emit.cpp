@@ -3,7 +3,6 @@
 #include <map>
 #include <sstream>
 
-
 namespace weft::experiment {
 namespace {
 
@@ -81,7 +80,9 @@ class Emitter {
     if (item.kind == Value::Kind::kMapping) out_ << "\n" << std::string(static_cast<std::size_t>(2 * depth + 2), ' ');
   }
 
-  void scalar(const Value& value) { out_ << (value.quoted || !plain(value.text) ? quoted_text(value.text) : value.text); }
+  void scalar(const Value& value) {
+    out_ << (value.quoted || !plain(value.text) ? quoted_text(value.text) : value.text);
+  }
 
   static bool plain(const std::string& text) {
     if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return false;

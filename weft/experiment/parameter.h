@@ -17,7 +17,7 @@ struct Parameter {
   partition::Box part{};  // this rank's part of it; all of it where every rank has a copy
   LearningRule rule{};
   bool only_here = false;  // whole, but no other rank of the group has it
-  bool trained = true;  // false: statistics, which no gradient changes
+  bool trained = true;     // false: statistics, which no gradient changes
 };
 
 // Whether part and whole are the same.

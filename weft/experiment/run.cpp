@@ -76,7 +76,8 @@ class ExperimentRun {
     together(mesh_.world(), "run folder", [&] {
       if (!first_) return;
       folder_ = options_.out;
-      if (folder_.empty()) folder_ = options_.resume ? fs::path("runs") / experiment_.name : fresh_folder("runs", experiment_.name);
+      if (folder_.empty())
+        folder_ = options_.resume ? fs::path("runs") / experiment_.name : fresh_folder("runs", experiment_.name);
       const bool used = latest_checkpoint(folder_).has_value() || fs::exists(folder_ / "metrics.jsonl");
       if (used && !options_.resume) {
         throw ExperimentError("expected a new folder for the run, got " + folder_.string() +
@@ -125,8 +126,9 @@ class ExperimentRun {
     const Progress& at = training_.progress();
     const auto number = [](std::int64_t value) { return static_cast<double>(value); };
     CheckpointIndex facts{experiment_.name, mesh_.world()->size(), {}, {}};
-    facts.numbers = {{"stage", number(at.stage)},   {"epoch", number(at.epoch)},       {"batch", number(at.batch)},
-                     {"step", number(at.step)},     {"cost_sum", at.cost_sum},         {"mistakes", number(at.mistakes)},
+    facts.numbers = {{"stage", number(at.stage)},   {"epoch", number(at.epoch)},
+                     {"batch", number(at.batch)},   {"step", number(at.step)},
+                     {"cost_sum", at.cost_sum},     {"mistakes", number(at.mistakes)},
                      {"images", number(at.images)}, {"updates", number(training_.updates())}};
     save_checkpoint(folder_, training_.state(), facts, at.step, mesh_);
   }
@@ -154,8 +156,9 @@ class ExperimentRun {
 
   RunEnd stopped() {
     reporter_.say("stopped after step " + std::to_string(training_.progress().step) + " of " +
-                  std::to_string(training_.total_steps()) + ", with a checkpoint; go on by: weft train --resume --out " +
-                  folder_.string() + " " + options_.file.string());
+                  std::to_string(training_.total_steps()) +
+                  ", with a checkpoint; go on by: weft train --resume --out " + folder_.string() + " " +
+                  options_.file.string());
     return RunEnd::kStopped;
   }
 

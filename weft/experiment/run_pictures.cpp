@@ -60,8 +60,9 @@ void write_reconstructions(const fs::path& run, const Network& network, const Tr
       pictures.push_back({"input " + std::to_string(j), pixels_of(before[j].narrow(0, 0, maps))});
       pictures.push_back({"reconstruction " + std::to_string(j), pixels_of(after[j].narrow(0, 0, maps))});
     }
-    write_pictures(run, "reconstructions-layer" + std::to_string(i), "Input and reconstruction of layer " + std::to_string(i),
-                   {maps, before.size(2), before.size(3)}, pictures);
+    write_pictures(run, "reconstructions-layer" + std::to_string(i),
+                   "Input and reconstruction of layer " + std::to_string(i), {maps, before.size(2), before.size(3)},
+                   pictures);
   }
 }
 

@@ -102,8 +102,8 @@ std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh,
   for (std::int64_t label = 0; label < classes; ++label) {
     const Tensor areas = all.select(1, label).select(1, 0);
     const auto rank = areas.argmax().item<std::int64_t>();
-    result.push_back({label, areas[rank].item<double>(),
-                      static_cast<std::int64_t>(all[rank][label][1].item<double>())});
+    result.push_back(
+        {label, areas[rank].item<double>(), static_cast<std::int64_t>(all[rank][label][1].item<double>())});
   }
   return result;
 }

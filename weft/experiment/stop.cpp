@@ -15,7 +15,7 @@ extern "C" void request_stop(int signal) {
 }  // namespace
 
 void stop_on_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = &request_stop;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;  // waits for other ranks go on

@@ -129,9 +129,8 @@ StepReport Training::step(bool stop) {
   if (!epoch_begun_) begin_epoch();
   const auto batch = images_.next();
   TORCH_CHECK(batch, "weft: expected batch ", progress_.batch, " of ", images_.batches(), ", got none");
-  const Outcome outcome = stage.kind == Stage::Kind::kPretrain
-                              ? Outcome{pretrainer(stage.layer)->step(*batch), 0}
-                              : supervised(stage, *batch);
+  const Outcome outcome = stage.kind == Stage::Kind::kPretrain ? Outcome{pretrainer(stage.layer)->step(*batch), 0}
+                                                               : supervised(stage, *batch);
   // All ranks of a group have the same numbers.
   const double share = 1.0 / static_cast<double>(mesh_.world()->size() / mesh_.plan().shards);
   const auto sums = totals({outcome.cost * share, static_cast<double>(outcome.mistakes) * share, stop ? 1.0 : 0.0});
@@ -149,7 +148,8 @@ void Training::finish_epoch(StepReport& report) {
   report.epoch_cost = progress_.cost_sum / static_cast<double>(images_.batches());
   report.epoch_error = static_cast<double>(progress_.mistakes) / static_cast<double>(progress_.images);
   const bool last = progress_.epoch + 1 == report.stage->epochs;
-  progress_ = {.stage = progress_.stage + (last ? 1 : 0), .epoch = last ? 0 : progress_.epoch + 1, .step = progress_.step};
+  progress_ = {
+      .stage = progress_.stage + (last ? 1 : 0), .epoch = last ? 0 : progress_.epoch + 1, .step = progress_.step};
   epoch_begun_ = false;
 }
 

@@ -1,0 +1,114 @@
+// metrics.jsonl: every line whole, also of a run that was killed; and going on afterwards.
+#include "weft/trace/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "weft/files/error.h"
+
+namespace weft::trace {
+namespace {
+
+using nlohmann::json;
+
+class Metrics : public testing::Test {
+ protected:
+  ~Metrics() override { std::filesystem::remove_all(folder_); }
+
+  // Throws where a line is no JSON, or the last one has no end.
+  [[nodiscard]] std::vector<json> lines() const {
+    std::ifstream file(path_);
+    std::vector<json> result;
+    for (std::string line; std::getline(file, line);) {
+      if (file.eof()) throw std::runtime_error("an unfinished line");
+      result.push_back(json::parse(line));
+    }
+    return result;
+  }
+  void append(const std::string& text) const { std::ofstream(path_, std::ios::app) << text; }
+
+  static std::string new_folder() {
+    std::string name = testing::TempDir() + "weft-metrics-XXXXXX";
+    return mkdtemp(name.data());
+  }
+
+  std::filesystem::path folder_ = new_folder();
+  std::filesystem::path path_ = folder_ / "run" / "metrics.jsonl";
+};
+
+TEST_F(Metrics, OneObjectALine) {
+  MetricsFile file(path_);
+  file.add({1, 20, "train/loss", 0.25});
+  file.add({1, 21, "odd \"name\"\n", std::nan("")});
+  const auto got = lines();
+  ASSERT_EQ(got.size(), 2U);
+  EXPECT_EQ(got[0]["epoch"], 1);
+  EXPECT_EQ(got[0]["step"], 20);
+  EXPECT_EQ(got[0]["name"], "train/loss");
+  EXPECT_EQ(got[0]["value"], 0.25);
+  EXPECT_NEAR(got[0]["time"].get<double>(), static_cast<double>(time(nullptr)), 5);
+  EXPECT_EQ(got[1]["name"], "odd \"name\"\n");
+  EXPECT_EQ(got[1]["value"], "NaN");
+}
+
+TEST_F(Metrics, GoesOnBehindWhatIsThere) {
+  {
+    MetricsFile(path_).add({0, 1, "a", 1});
+  }
+  append(R"({"epoch": 0, "st)");
+  MetricsFile(path_).add({0, 2, "a", 2});
+  ASSERT_EQ(lines().size(), 2U);
+  EXPECT_EQ(lines()[1]["step"], 2);
+}
+
+TEST_F(Metrics, OnlyAnUnfinishedLine) {
+  {
+    MetricsFile made(path_);
+  }
+  append("{\"ep");
+  MetricsFile(path_).add({0, 1, "a", 1});
+  EXPECT_EQ(lines().size(), 1U);
+}
+
+TEST_F(Metrics, KilledRuns) {
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      MetricsFile file(path_);
+      for (int step = 0;; ++step) file.add({round, step, "loss", 1.0 / step});
+    }
+    usleep(500 + 331 * round);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    ASSERT_NO_THROW((void)lines());
+  }
+  EXPECT_GT(lines().size(), 20U);
+}
+
+TEST_F(Metrics, LaterStepsAreForgotten) {
+  MetricsFile file(path_);
+  for (int step = 0; step < 10; ++step) file.add({0, step, "loss", 1});
+  append("{\"note\": \"no step\"}\nno JSON at all\n");
+  file.forget_after(6);
+  file.add({1, 7, "loss", 2});
+  std::ifstream text(path_);
+  std::vector<std::string> got;
+  for (std::string line; std::getline(text, line);) got.push_back(line);
+  ASSERT_EQ(got.size(), 10U);  // steps 0 to 6, what is not ours, and the new one
+  EXPECT_EQ(json::parse(got[6])["step"], 6);
+  EXPECT_EQ(got[8], "no JSON at all");
+  EXPECT_EQ(json::parse(got[9])["value"], 2);
+}
+
+TEST_F(Metrics, WhereNobodyMayWrite) { EXPECT_THROW(MetricsFile("/dev/null/metrics.jsonl"), files::FileError); }
+
+}  // namespace
+}  // namespace weft::trace

@@ -1,0 +1,39 @@
+// TensorBoard files: the checksum's published values; the records are read by tests/python/tensorboard_test.py.
+#include "weft/trace/tensorboard.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "weft/files/error.h"
+
+namespace weft::trace {
+namespace {
+
+// RFC 3720, appendix B.4, and the value that every catalogue of checksums gives.
+TEST(Crc32c, PublishedValues) {
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);
+  EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
+  EXPECT_EQ(crc32c(""), 0U);
+}
+
+// With WEFT_EVENTS_FOLDER the file stays there for the Python test.
+TEST(TensorBoard, Scalars) {
+  const char* kept = std::getenv("WEFT_EVENTS_FOLDER");
+  const std::filesystem::path folder = kept != nullptr ? kept : testing::TempDir() + "weft-events";
+  TensorBoardFile file(folder / "run");
+  file.add_scalar("train/loss", 0, 0.5F, 1000.25);
+  file.add_scalar("train/loss", 300, 1.0F / 3, 1001.5);
+  file.add_scalar("gr\xC3\xBC\xC3\x9F", std::int64_t{1} << 40, -1e30F, 0);
+  file.add_scalar(std::string(300, 'x'), -1, std::nanf(""), 1);
+  EXPECT_GT(std::filesystem::file_size(file.path()), 400U);
+  if (kept == nullptr) std::filesystem::remove_all(folder);
+}
+
+TEST(TensorBoard, WhereNobodyMayWrite) { EXPECT_THROW(TensorBoardFile("/dev/null/run"), files::FileError); }
+
+}  // namespace
+}  // namespace weft::trace

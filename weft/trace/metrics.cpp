@@ -1,0 +1,77 @@
+#include "weft/trace/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "weft/files/atomic_file.h"
+#include "weft/files/error.h"
+#include "weft/trace/json.h"
+#include "weft/trace/wall_time.h"
+
+namespace weft::trace {
+namespace {
+
+std::string line_of(const Metric& metric) {
+  return R"({"epoch": )" + std::to_string(metric.epoch) + R"(, "step": )" + std::to_string(metric.step) +
+         R"(, "name": )" + json_text(metric.name) + R"(, "value": )" + json_number(metric.value) + R"(, "time": )" +
+         json_number(seconds_since_1970()) + "}\n";
+}
+
+// A line that does not tell its step is nobody's to remove.
+bool is_later(const std::string& line, std::int64_t step) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object() || !object.contains("step") || !object["step"].is_number()) return false;
+  return object["step"].get<double>() > static_cast<double>(step);
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::filesystem::path path) : path_(std::move(path)) { open(); }
+
+MetricsFile::~MetricsFile() { close(); }
+
+void MetricsFile::open() {
+  std::error_code ignored;  // open() tells
+  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), ignored);
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) files::throw_errno("open", path_);
+  off_t end = lseek(descriptor_, 0, SEEK_END);
+  char last = '\n';
+  while (end > 0 && pread(descriptor_, &last, 1, end - 1) == 1 && last != '\n') --end;
+  if (ftruncate(descriptor_, end) != 0) files::throw_errno("shorten", path_);
+}
+
+void MetricsFile::close() noexcept {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+void MetricsFile::add(const Metric& metric) {
+  const std::string line = line_of(metric);
+  const ssize_t written = write(descriptor_, line.data(), line.size());
+  if (written < 0) files::throw_errno("write", path_);
+  if (written != std::ssize(line)) {
+    close();
+    open();  // takes the piece away again
+    throw files::FileError("weft: could not write '" + path_.string() + "': no room for another line");
+  }
+}
+
+void MetricsFile::forget_after(std::int64_t step) {
+  std::ifstream lines(path_);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    if (!is_later(line, step)) kept.append(line).append("\n");
+  }
+  close();
+  files::write_atomically(path_, kept);
+  open();
+}
+
+}  // namespace weft::trace

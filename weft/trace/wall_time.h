@@ -1,0 +1,13 @@
+// The time of day, as files that people read later carry it.
+#pragma once
+
+#include <chrono>
+
+namespace weft::trace {
+
+[[nodiscard]] inline double seconds_since_1970() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000;
+}
+
+}  // namespace weft::trace
