@@ -108,6 +108,7 @@ link_packages() {
   printf '[torch.backends]\nweft = weft_autoload:register\n' >"$site/weft-0.1.0.dist-info/entry_points.txt"
   mkdir -p python/weft
   ln -sfn "../../build/$build/lib" python/weft/lib
+  ln -sfn "../../build/$build/bin/weft" "$venv/bin/weft"
 }
 
 install_packages
