@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -71,8 +72,10 @@ int check(const RunOptions& options, int ranks) {
   }
 }
 
-int python(const std::string& module, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command{weft::experiment::find_python().string(), "-m", module};
+// A part in Python: `weft sml-demo` is `python -m weft.sml_demo`.
+int python(std::string name, const std::vector<std::string>& arguments) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  std::vector<std::string> command{weft::experiment::find_python().string(), "-m", "weft." + name};
   command.insert(command.end(), arguments.begin(), arguments.end());
   weft::experiment::become(command);
   std::fprintf(stderr, "weft: this command is a part in Python; set WEFT_PYTHON to one with weft in it\n");
@@ -101,7 +104,8 @@ int main(int argc, char** argv) {
       {"doctor", "what this installation is made of, and what of it is a problem"},
       {"report", "a page of a run: curves, tables, pictures"},
       {"compare", "two runs side by side"},
-      {"tensorboard", "a run's metrics for TensorBoard"}};
+      {"tensorboard", "a run's metrics for TensorBoard"},
+      {"sml-demo", "training with sums made by a switch in software"}};
   for (const auto& [name, what] : parts) app.add_subcommand(name, what)->prefix_command();
 
   CLI11_PARSE(app, argc, argv);
@@ -111,7 +115,7 @@ int main(int argc, char** argv) {
   }
   if (*check_command) return check(options, ranks);
   for (const auto& [name, what] : parts) {
-    if (app.got_subcommand(name)) return python("weft." + name, app.get_subcommand(name)->remaining());
+    if (app.got_subcommand(name)) return python(name, app.get_subcommand(name)->remaining());
   }
   return EXIT_FAILURE;
 }

@@ -2,6 +2,7 @@
 #include "weft/experiment/checkpoint.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -47,16 +48,19 @@ fs::path shared_folder(const std::string& name) {
 CheckpointIndex facts_of(const Training& training) {
   const Progress& at = training.progress();
   CheckpointIndex facts{"toy", world()->size(), {}, {}};
-  facts.numbers = {{"stage", at.stage}, {"epoch", at.epoch}, {"batch", at.batch}, {"step", at.step},
+  facts.numbers = {{"stage", at.stage},
+                   {"epoch", at.epoch},
+                   {"batch", at.batch},
+                   {"step", at.step},
                    {"updates", training.updates()}};
   return facts;
 }
 
-void save(Run& run, const fs::path& folder) {
+void save(Trial& run, const fs::path& folder) {
   save_checkpoint(folder, run.training.state(), facts_of(run.training), run.training.progress().step, run.mesh);
 }
 
-void load(Run& run, const fs::path& folder) {
+void load(Trial& run, const fs::path& folder) {
   const auto latest = latest_checkpoint(folder);
   ASSERT_TRUE(latest.has_value());
   const CheckpointIndex index = read_index(*latest);
@@ -79,16 +83,16 @@ void expect_equal_states(Training& a, Training& b) {
 // Stopped at several places: in pre-training, at an epoch's end, within an epoch.
 TEST(CheckpointTest, GoesOnBitEqual) {
   const Experiment experiment = toy(kModel);
-  Run unbroken(experiment, world());
+  Trial unbroken(experiment, world());
   const auto expected = unbroken.finish();
   for (const int stop : {3, 6, 11}) {
     const fs::path folder = shared_folder("resume" + std::to_string(stop));
     {
-      Run first(experiment, world());
+      Trial first(experiment, world());
       for (int i = 0; i < stop; ++i) static_cast<void>(first.training.step(false));
       save(first, folder);
     }
-    Run second(experiment, world());
+    Trial second(experiment, world());
     load(second, folder);
     const auto rest = second.finish();
     ASSERT_EQ(rest.size() + static_cast<std::size_t>(stop), expected.size());
@@ -101,10 +105,10 @@ TEST(CheckpointTest, GoesOnBitEqual) {
 TEST(CheckpointTest, AnyNumberOfRanksReadsIt) {
   const Experiment experiment = toy(kModel);
   const fs::path folder = shared_folder("ranks");
-  Run split(experiment, world());
+  Trial split(experiment, world());
   for (int i = 0; i < 9; ++i) static_cast<void>(split.training.step(false));
   save(split, folder);
-  Run whole(experiment, alone());
+  Trial whole(experiment, alone());
   load(whole, folder);
   const auto mine = split.training.state();
   const auto theirs = whole.training.state();
@@ -116,14 +120,14 @@ TEST(CheckpointTest, AnyNumberOfRanksReadsIt) {
   const fs::path again = shared_folder("again");
   if (world()->rank() == 0) save(whole, again);
   world()->control().barrier();
-  Run third(experiment, world());
+  Trial third(experiment, world());
   load(third, again);
   expect_equal_states(third.training, split.training);
 }
 
 TEST(CheckpointTest, TheTwoLatestStay) {
   const fs::path folder = shared_folder("kept");
-  Run run(toy(kModel), world());
+  Trial run(toy(kModel), world());
   for (int i = 0; i < 4; ++i) {
     static_cast<void>(run.training.step(false));
     save(run, folder);
@@ -135,11 +139,11 @@ TEST(CheckpointTest, TheTwoLatestStay) {
 
 TEST(CheckpointTest, OtherExperimentsAreRefused) {
   const fs::path folder = shared_folder("other");
-  Run run(toy(kModel), world());
+  Trial run(toy(kModel), world());
   save(run, folder);
   std::string other = kModel;
   other.replace(other.find("outputs: 6"), 10, "outputs: 5");
-  Run wrong(toy(other), world());
+  Trial wrong(toy(other), world());
   const auto before = wrong.training.state().front().value.clone();
   const fs::path latest = *latest_checkpoint(folder);
   try {
@@ -167,7 +171,7 @@ TEST(CheckpointTest, PartialOnesDoNotCount) {
 // A rank that cannot write: all hear of it, and can go on.
 TEST(CheckpointTest, AFullDiskIsToldToAll) {
   const fs::path folder = shared_folder("full");
-  Run run(toy(kModel), world());
+  Trial run(toy(kModel), world());
   if (world()->rank() == 0) std::ofstream(folder) << "a file where the folder should be";
   world()->control().barrier();
   EXPECT_ANY_THROW(save(run, folder));

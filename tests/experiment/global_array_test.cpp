@@ -2,6 +2,7 @@
 #include "weft/experiment/global_array.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 
 #include "tests/collective/single_process.h"
@@ -24,10 +25,11 @@ struct Case {
 };
 
 const std::vector<Case>& cases() {
-  static const std::vector<Case> all{
-      {{11, 9}, {3, 3}, {1, 1}, {0, 0}}, {{11, 9}, {4, 2}, {2, 1}, {0, 0}}, {{8, 8}, {3, 3}, {1, 1}, {1, 1}},
-      {{5, 5}, {5, 5}, {1, 1}, {0, 0}},  // one output: most ranks compute nothing
-      {{7, 6}, {1, 1}, {3, 2}, {0, 0}}};
+  static const std::vector<Case> all{{{11, 9}, {3, 3}, {1, 1}, {0, 0}},
+                                     {{11, 9}, {4, 2}, {2, 1}, {0, 0}},
+                                     {{8, 8}, {3, 3}, {1, 1}, {1, 1}},
+                                     {{5, 5}, {5, 5}, {1, 1}, {0, 0}},  // one output: most ranks compute nothing
+                                     {{7, 6}, {1, 1}, {3, 2}, {0, 0}}};
   return all;
 }
 

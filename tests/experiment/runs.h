@@ -25,14 +25,14 @@ inline Comm alone() {
 }
 
 // An experiment that is being trained.
-struct Run {
+struct Trial {
   Experiment experiment;
   Mesh mesh;
   Network network;
   Dataset dataset;
   Training training;
 
-  Run(const Experiment& given, const Comm& comm)
+  Trial(const Experiment& given, const Comm& comm)
       : experiment(given),
         mesh(comm, plan_ranks(given, comm->size())),
         network(experiment, mesh),

@@ -26,8 +26,8 @@ class GlobalArray {
  public:
   using Sizes = std::vector<std::int64_t>;
 
-  // The input of a layer whose windows have this kernel, stride and (zero) padding: finds how its outputs are tiled, and
-  // which cells each tile needs. Throws (TORCH_CHECK) where the window does not fit. No communication.
+  // The input of a layer whose windows have this kernel, stride and (zero) padding: finds how its outputs are tiled,
+  // and which cells each tile needs. Throws (TORCH_CHECK) where the window does not fit. No communication.
   [[nodiscard]] static GlobalArray adjust_for_dist(const spatial::LayoutPtr& inputs, const Sizes& kernel,
                                                    const Sizes& stride, const Sizes& padding = {0});
 

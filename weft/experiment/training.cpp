@@ -8,19 +8,12 @@
 #include "weft/collective/all_reduce.h"
 #include "weft/collective/backward.h"
 #include "weft/experiment/cost.h"
+#include "weft/trace/span.h"
 
 namespace weft::experiment {
 namespace {
 
 using at::Tensor;
-
-std::vector<Parameter*> trained(const std::vector<Parameter*>& parameters) {
-  std::vector<Parameter*> result;
-  for (Parameter* parameter : parameters) {
-    if (parameter->trained) result.push_back(parameter);
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -86,18 +79,18 @@ Tensor Training::outputs_of(const Stage& stage, const data::Batch& batch) const 
 void Training::sum_gradients() {
   if (mesh_.shards()->size() == 1) return;
   const at::NoGradGuard no_grad;
-  const auto parameters = trained(network_.parameters());
+  std::vector<Tensor> gradients;  // those of frozen layers are absent on all ranks alike
   std::vector<Tensor> flat;
-  for (const Parameter* parameter : parameters) {
-    const Tensor& gradient = parameter->value.grad();
-    flat.push_back(gradient.defined() ? gradient.reshape({-1})
-                                      : at::zeros({parameter->value.numel()}, parameter->value.options()));
+  for (const Parameter* parameter : network_.parameters()) {
+    if (!parameter->value.grad().defined()) continue;
+    gradients.push_back(parameter->value.grad());
+    flat.push_back(gradients.back().reshape({-1}));
   }
   const Tensor sum = collective::all_reduce(at::cat(flat), mesh_.shards());
   std::int64_t first = 0;
-  for (Parameter* parameter : parameters) {
-    parameter->value.mutable_grad() = sum.narrow(0, first, parameter->value.numel()).view(parameter->value.sizes());
-    first += parameter->value.numel();
+  for (Tensor& gradient : gradients) {
+    gradient.copy_(sum.narrow(0, first, gradient.numel()).view(gradient.sizes()));
+    first += gradient.numel();
   }
 }
 
@@ -123,21 +116,29 @@ std::vector<double> Training::totals(const std::vector<double>& mine) const {
   return {data, data + sum.numel()};
 }
 
+// The trace shows by this span whether the network waits for images.
+data::Batch Training::next_batch() {
+  const trace::Span span("experiment/wait for images", progress_.step);
+  auto batch = images_.next();
+  TORCH_CHECK(batch, "weft: expected batch ", progress_.batch, " of ", images_.batches(), ", got none");
+  return *std::move(batch);
+}
+
 StepReport Training::step(bool stop) {
   TORCH_CHECK(!done(), "weft: training is done");
   const Stage& stage = stages_[static_cast<std::size_t>(progress_.stage)];
   if (!epoch_begun_) begin_epoch();
-  const auto batch = images_.next();
-  TORCH_CHECK(batch, "weft: expected batch ", progress_.batch, " of ", images_.batches(), ", got none");
-  const Outcome outcome = stage.kind == Stage::Kind::kPretrain ? Outcome{pretrainer(stage.layer)->step(*batch), 0}
-                                                               : supervised(stage, *batch);
+  const auto batch = next_batch();
+  const trace::Span span("experiment/step", progress_.step);
+  const Outcome outcome = stage.kind == Stage::Kind::kPretrain ? Outcome{pretrainer(stage.layer)->step(batch), 0}
+                                                               : supervised(stage, batch);
   // All ranks of a group have the same numbers.
   const double share = 1.0 / static_cast<double>(mesh_.world()->size() / mesh_.plan().shards);
   const auto sums = totals({outcome.cost * share, static_cast<double>(outcome.mistakes) * share, stop ? 1.0 : 0.0});
   StepReport report{.cost = sums[0], .stopped = sums[2] > 0, .stage = &stage, .epoch = progress_.epoch};
   progress_.cost_sum += sums[0];
   progress_.mistakes += static_cast<std::int64_t>(sums[1] + 0.5);
-  progress_.images += batch->whole_size;
+  progress_.images += batch.whole_size;
   ++progress_.step;
   if (++progress_.batch == images_.batches()) finish_epoch(report);
   return report;

@@ -73,6 +73,7 @@ class Training {
   };
 
   void begin_epoch();
+  [[nodiscard]] data::Batch next_batch();
   [[nodiscard]] Outcome supervised(const Stage& stage, const data::Batch& batch);
   [[nodiscard]] at::Tensor outputs_of(const Stage& stage, const data::Batch& batch) const;
   void sum_gradients();
