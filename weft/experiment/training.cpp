@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
 #include "weft/collective/all_reduce.h"
@@ -75,22 +76,24 @@ Tensor Training::outputs_of(const Stage& stage, const data::Batch& batch) const 
   return std::get<Tensor>(network_.run(x, last, network_.size(), pass));
 }
 
-// Over the groups that had other images of the batch; in one message.
-void Training::sum_gradients() {
+// Over the groups that had other images of the batch; in one message. A group without any has no gradients.
+void Training::sum_gradients(const Stage& stage) {
   if (mesh_.shards()->size() == 1) return;
   const at::NoGradGuard no_grad;
-  std::vector<Tensor> gradients;  // those of frozen layers are absent on all ranks alike
+  const bool whole = stage.kind == Stage::Kind::kWhole;
+  std::vector<Parameter*> parameters = whole ? network_.parameters() : network_.parameters(network_.size() - 1);
+  std::erase_if(parameters, [](const Parameter* parameter) { return !parameter->trained; });
   std::vector<Tensor> flat;
-  for (const Parameter* parameter : network_.parameters()) {
-    if (!parameter->value.grad().defined()) continue;
-    gradients.push_back(parameter->value.grad());
-    flat.push_back(gradients.back().reshape({-1}));
+  for (const Parameter* parameter : parameters) {
+    const Tensor& gradient = parameter->value.grad();
+    flat.push_back(gradient.defined() ? gradient.reshape({-1}) : at::zeros_like(parameter->value).reshape({-1}));
   }
   const Tensor sum = collective::all_reduce(at::cat(flat), mesh_.shards());
   std::int64_t first = 0;
-  for (Tensor& gradient : gradients) {
-    gradient.copy_(sum.narrow(0, first, gradient.numel()).view(gradient.sizes()));
-    first += gradient.numel();
+  for (Parameter* parameter : parameters) {
+    const std::int64_t count = parameter->value.numel();
+    parameter->value.mutable_grad() = sum.narrow(0, first, count).view(parameter->value.sizes());
+    first += count;
   }
 }
 
@@ -99,7 +102,7 @@ Training::Outcome Training::supervised(const Stage& stage, const data::Batch& ba
   const Tensor outputs = outputs_of(stage, batch);
   const CostValue cost = cost_of(experiment_.model.cost, outputs, batch.labels, batch.whole_size);
   collective::backward(cost.objective);
-  sum_gradients();
+  sum_gradients(stage);
   optimizer_.step({.epoch = stage.first_epoch + progress_.epoch,
                    .fraction = static_cast<double>(progress_.batch) / static_cast<double>(images_.batches()),
                    .epochs = experiment_.model.epochs});

@@ -76,7 +76,7 @@ class Training {
   [[nodiscard]] data::Batch next_batch();
   [[nodiscard]] Outcome supervised(const Stage& stage, const data::Batch& batch);
   [[nodiscard]] at::Tensor outputs_of(const Stage& stage, const data::Batch& batch) const;
-  void sum_gradients();
+  void sum_gradients(const Stage& stage);
   // The numbers of all ranks: cost, mistakes, images and the wish to stop.
   [[nodiscard]] std::vector<double> totals(const std::vector<double>& mine) const;
   void finish_epoch(StepReport& report);
