@@ -8,7 +8,7 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-kills lint format clean distclean
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-kills test-report lint format clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,8 @@ test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ra
 
 test-kills:  ## training killed 50 times at random moments: some minutes
 	@WEFT_KILLS=50 $(VENV)/python -m pytest -q -p no:cacheprovider tests/python/weft_killed_test.py
+test-report: env  ## a run's report.html in headless Chromium, which this installs; a screenshot goes to docs/
+	@scripts/test_report.sh
 
 test-package:  ## `pip install .` into an empty prefix, and import
 	@scripts/test.sh package

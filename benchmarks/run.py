@@ -21,6 +21,7 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/forward_backward")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/collective/python_overhead.py")],
     ],
+    "data": [[MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/loading")]],
     "layer_parallel": [
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/training_step")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/layer_parallel/training_step.py")],
@@ -35,6 +36,7 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "4", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/process_group/ddp_step.py")],
     ],
+    "trace": [[MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/span")]],
     "spatial": [[MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/spatial/convolution.py")]],
 }
 

@@ -42,9 +42,10 @@ inline std::vector<double> compare(const std::vector<Alternative>& alternatives,
 }
 
 // One JSON line a figure, as benchmarks/results.jsonl wants it.
-inline void report(const std::string& name, double value, const std::string& peer, double peer_value) {
-  std::printf("{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"peer\": \"%s %.3f us\", \"ratio\": %.3f}\n",
-              name.c_str(), value, peer.c_str(), peer_value, value / peer_value);
+inline void report(const std::string& name, double value, const std::string& peer, double peer_value,
+                   const char* unit = "us") {
+  std::printf("{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"%s\", \"peer\": \"%s %.3f %s\", \"ratio\": %.3f}\n",
+              name.c_str(), value, unit, peer.c_str(), peer_value, unit, value / peer_value);
   std::fflush(stdout);
 }
 

@@ -15,15 +15,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from weft._batch_order import BatchOrder, sample
+
 __all__ = [
+    "BatchOrder",
     "LabelledImages",
     "Mnist",
     "mnist",
     "mnist_folder",
     "read_cifar10",
     "read_idx",
+    "sample",
     "shard",
     "shuffled_batches",
+    "tile",
     "unit_floats",
 ]
 
@@ -155,6 +160,13 @@ def shard(whole: Tensor, parts: int, index: int, dim: int = 0) -> Tensor:
         raise ValueError(f"weft: expected index to be from 0 to parts - 1 = {parts - 1}, got {index}")
     small, larger = divmod(whole.size(dim), parts)
     return whole.narrow(dim, index * small + min(index, larger), small + (index < larger))
+
+
+def tile(images: Tensor, rows: int, columns: int, index: int) -> Tensor:
+    """A view of the tile that rank ``index`` of a grid owns, of images (..., height, width)."""
+    if columns < 1:
+        raise ValueError(f"weft: expected at least 1 column, got {columns}")
+    return shard(shard(images, rows, index // columns, dim=-2), columns, index % columns, dim=-1)
 
 
 def _seed_of_epoch(seed: int, epoch: int) -> int:

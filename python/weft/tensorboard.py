@@ -1,7 +1,7 @@
 """Writes a run's metrics as TensorBoard event files: ``python -m weft.tensorboard runs/a [runs/b ...]``.
 
-Then ``tensorboard --logdir runs`` shows them. Neither TensorFlow nor protobuf is needed: the few fields that a scalar has
-are encoded here, as weft/trace/tensorboard.cpp does while a run goes on.
+Then ``tensorboard --logdir runs`` shows them. Neither TensorFlow nor protobuf is needed: the few fields that a scalar
+has are encoded here, as weft/trace/tensorboard.cpp does while a run goes on.
 """
 
 from __future__ import annotations

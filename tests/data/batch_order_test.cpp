@@ -105,6 +105,16 @@ TEST(BatchOrder, AnotherOrderInEachEpochAndForEachSeed) {
   EXPECT_EQ(seen.size(), 80U);
 }
 
+// python/weft/_batch_order.py draws the same; tests/python/data_test.py has these numbers too.
+TEST(BatchOrder, AsInPython) {
+  const BatchOrder one(10, {.size = 3, .seed = 7});
+  EXPECT_THAT(whole_epoch(one, 2), ElementsAre(Numbers{9, 2, 0}, Numbers{3, 8, 6}, Numbers{4, 7, 5}, Numbers{1}));
+  const BatchOrder two(11, {.size = 4, .seed = ~std::uint64_t{0}});
+  EXPECT_THAT(whole_epoch(two, 0), ElementsAre(Numbers{1, 6, 5, 0}, Numbers{2, 10, 3, 9}, Numbers{7, 8, 4}));
+  EXPECT_THAT(two.owned(two.lanes(3, 0)), ElementsAre(1, 2, 6, 7, 8, 10));
+  EXPECT_THAT(sample(30, 20, 5), ElementsAre(0, 5, 12, 19, 23, 26));
+}
+
 // Chi-square of how often each image is in the first batch; 99 degrees of freedom, 159 is beyond 0.9999.
 TEST(BatchOrder, ImagesAreInAnyBatchAlike) {
   std::map<std::int64_t, int> times;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/collective/pool.h"
 #include "weft/data/synthetic.h"
 #include "weft/trace/recording.h"
 
@@ -127,6 +128,24 @@ TEST(Loader, GoesOnInTheMiddleAndStartsAnew) {
     EXPECT_FALSE(one.next().has_value());
     EXPECT_FALSE(one.next().has_value());
   }
+}
+
+// Fresh pages would cost more than filling them. What the user still holds is not given to anybody else.
+TEST(Loader, BatchesThatAreDoneWithAreFilledAgain) {
+  const SyntheticOptions large{.picture = Picture::kBlobs, .count = 40, .channels = 3, .height = 32, .width = 32};
+  SyntheticImages source(large);
+  const PartOptions options{.order = {.size = 4}};
+  Loader one(read_part(source, options), options, {.prefetch = 2});
+  one.start(0);
+  const at::Tensor held = one.next()->images;
+  const at::Tensor copy = held.clone();
+  const auto before = collective::pool_statistics();
+  while (one.next()) {
+  }
+  const auto after = collective::pool_statistics();
+  EXPECT_LE(after.misses - before.misses, 4);  // those ahead, the one being made and the one in use
+  EXPECT_GE(after.hits - before.hits, 3);
+  EXPECT_TRUE(at::equal(held, copy));
 }
 
 // Whether data is the limit is seen in the trace: how long training waited, and on which thread batches were made.

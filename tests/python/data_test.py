@@ -218,6 +218,58 @@ def test_batches_follow_seed_and_epoch_only() -> None:
     assert torch.equal(torch.get_rng_state(), before), "the user's random numbers were consumed"
 
 
+def test_batch_orders_are_those_of_cpp() -> None:
+    # tests/data/batch_order_test.cpp has these numbers too
+    one = data.BatchOrder(10, size=3, seed=7)
+    assert [batch.tolist() for batch in one.epoch(2)] == [[9, 2, 0], [3, 8, 6], [4, 7, 5], [1]]
+    two = data.BatchOrder(11, size=4, seed=2**64 - 1)
+    assert [batch.tolist() for batch in two.epoch(0)] == [[1, 6, 5, 0], [2, 10, 3, 9], [7, 8, 4]]
+    assert two.owned(two.lanes(3, 0)).tolist() == [1, 2, 6, 7, 8, 10]
+    assert data.sample(30, 20, 5).tolist() == [0, 5, 12, 19, 23, 26]
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 57])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_lanes_make_the_same_batches_on_any_number_of_ranks(count: int, shuffle: bool) -> None:
+    order = data.BatchOrder(count, size=10, seed=3, shuffle=shuffle)
+    whole = order.epoch(1)
+    assert len(whole) == len(order) and sorted(torch.cat([*whole, torch.empty(0).long()]).tolist()) == list(
+        range(count)
+    )
+    if not shuffle:
+        assert [int(image) for batch in whole for image in batch] == list(range(count))
+    for ranks in (1, 2, 3, 13):
+        parts = [order.epoch(1, order.lanes(ranks, rank)) for rank in range(ranks)]
+        for batch, shares in zip(whole, zip(*parts)):
+            assert torch.equal(torch.cat(shares), batch)
+        for rank, shares in enumerate(parts):
+            mine = torch.cat([*shares, torch.empty(0).long()]).sort().values
+            assert torch.equal(mine, order.owned(order.lanes(ranks, rank)))
+    assert len(data.BatchOrder(count, size=10, drop_last=True)) == count // 10
+
+
+def test_samples() -> None:
+    for percent, kept in ((100, 5000), (10, 500), (0.1, 500), (1, 50), (0.29, 1450), (29, 1450)):
+        assert len(data.sample(5000, percent)) == kept
+    assert len(data.sample(3, 1)) == 1 and len(data.sample(0, 50)) == 0
+    for percent in (0, -1, 101, math.nan):
+        with pytest.raises(ValueError, match="percent"):
+            data.sample(10, percent)
+
+
+def test_tiles_make_up_the_image() -> None:
+    images = torch.arange(2 * 11 * 7).view(2, 1, 11, 7)
+    for rows, columns in ((1, 1), (2, 2), (3, 2), (13, 1)):
+        bands = [
+            torch.cat([data.tile(images, rows, columns, r * columns + c) for c in range(columns)], 3)
+            for r in range(rows)
+        ]
+        assert torch.equal(torch.cat(bands, 2), images)
+    for rows, columns, index in ((2, 2, 4), (2, 2, -1), (0, 1, 0), (1, 0, 0)):
+        with pytest.raises(ValueError):
+            data.tile(images, rows, columns, index)
+
+
 def test_shards_tile_the_whole() -> None:
     whole = torch.arange(14).view(7, 2)
     assert [data.shard(whole, 3, part).shape[0] for part in range(3)] == [3, 2, 2]
@@ -231,6 +283,9 @@ def test_shards_tile_the_whole() -> None:
 
 
 def test_arguments_that_make_no_sense() -> None:
+    for arguments in ({"count": -1}, {"size": 0}, {"seed": -1}):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            data.BatchOrder(**{"count": 10, **arguments})
     for arguments in ({"count": -1}, {"epoch": -1}, {"size": 0}, {"seed": -1}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             data.shuffled_batches(**{"count": 10, "epoch": 0, **arguments})

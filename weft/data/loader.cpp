@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/collective/pool.h"
 #include "weft/trace/recording.h"
 
 namespace weft::data {
@@ -85,7 +86,7 @@ Batch Loader::make(std::int64_t number, const std::vector<std::int64_t>& images)
   const auto count = std::ssize(images);
   const at::Tensor& kept = part_.kept.images;
   const std::int64_t pixels = kept.size(1) * kept.size(2) * kept.size(3);
-  Batch batch{at::empty({count, kept.size(1), kept.size(2), kept.size(3)}, loading_.type),
+  Batch batch{collective::pooled_empty({count, kept.size(1), kept.size(2), kept.size(3)}, loading_.type),
               at::empty({count}, at::kLong), number, order_.batch_size(number),
               std::min(lanes_.begin, order_.batch_size(number))};
   auto* labels = batch.labels.mutable_data_ptr<std::int64_t>();

@@ -1,0 +1,208 @@
+"""Two runs side by side: ``python -m weft.compare runs/a runs/b [--html page.html] [--tolerance 1e-4]``.
+
+Prints the last value of every curve, how far the curves are from each other, and the largest difference of any
+parameter between the last checkpoints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from weft import checkpoint
+from weft._report.chart import Curve, line_chart
+from weft._report.markup import Markup, element, number, table
+from weft._report.page import page, section
+from weft._run import Run, RunError, Scalar
+
+__all__ = ["CurveDifference", "ParameterDifference", "compare_curves", "compare_parameters"]
+
+
+class CurveDifference(NamedTuple):
+    name: str
+    last: tuple[float | None, float | None]
+    """The last value of each run; None where it has no such curve."""
+    largest: float | None
+    """The largest difference at a step of both, relative to the larger of the two values; None without such steps."""
+    step: int | None
+    """Where that is."""
+    common: int
+    """How many steps both have."""
+
+
+class ParameterDifference(NamedTuple):
+    name: str
+    """Of the parameter that differs most."""
+    largest: float
+    relative: float
+    """To the parameter's largest value."""
+    only: tuple[list[str], list[str]]
+    """Names (and shapes) that only one run has."""
+    compared: int
+
+
+def compare_curves(first: Run, second: Run) -> list[CurveDifference]:
+    names = list(dict.fromkeys([*first.curves, *second.curves]))
+    return [_compare_curve(name, first.curves.get(name, []), second.curves.get(name, [])) for name in names]
+
+
+def compare_parameters(first: Path, second: Path) -> ParameterDifference:
+    """Of two checkpoints' folders."""
+    ours, theirs = checkpoint.load(first), checkpoint.load(second)
+    common = {name for name in ours if name in theirs and ours[name].shape == theirs[name].shape}
+    worst = ParameterDifference("", 0.0, 0.0, (_others(ours, common), _others(theirs, common)), len(common))
+    for name in sorted(common):
+        difference, relative = _distance(ours[name], theirs[name])
+        if not worst.name or difference > worst.largest or math.isnan(difference):
+            worst = worst._replace(name=name, largest=difference, relative=relative)
+        if math.isnan(difference):
+            break
+    return worst
+
+
+def _compare_curve(name: str, ours: list[Scalar], theirs: list[Scalar]) -> CurveDifference:
+    known = {point.step: point.value for point in theirs}
+    largest: float | None = None
+    where = None
+    common = [point for point in ours if point.step in known]
+    for point in common:
+        difference = relative_difference(point.value, known[point.step])
+        if largest is None or difference > largest:
+            largest, where = difference, point.step
+    last = (ours[-1].value if ours else None, theirs[-1].value if theirs else None)
+    return CurveDifference(name, last, largest, where, len(common))
+
+
+def relative_difference(a: float, b: float) -> float:
+    """0 where both are the same, also the same infinity or both NaN; infinite where only one of them is finite."""
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return 0.0
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.inf
+    return abs(a - b) / max(abs(a), abs(b))
+
+
+def _distance(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
+    if a.numel() == 0:
+        return 0.0, 0.0
+    a, b = a.double(), b.double()
+    same = (a == b) | (a.isnan() & b.isnan())
+    largest = float((a - b).abs().masked_fill(same, 0.0).max())
+    size = float(torch.maximum(a.abs(), b.abs()).max())
+    return largest, largest / size if size else 0.0
+
+
+def _others(tensors: dict[str, torch.Tensor], common: set[str]) -> list[str]:
+    return [f"{name} {list(tensor.shape)}" for name, tensor in tensors.items() if name not in common]
+
+
+def _table_rows(curves: list[CurveDifference]) -> list[list[str]]:
+    def shown(value: float | None) -> str:
+        return "-" if value is None else number(value)
+
+    return [
+        [
+            curve.name,
+            shown(curve.last[0]),
+            shown(curve.last[1]),
+            shown(curve.largest),
+            "-" if curve.step is None else str(curve.step),
+            str(curve.common),
+        ]
+        for curve in curves
+    ]
+
+
+HEAD = ["curve", "last, a", "last, b", "largest difference", "at step", "common steps"]
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    rows = [HEAD, *rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def describe_parameters(difference: ParameterDifference) -> list[str]:
+    lines = [
+        f"largest parameter difference: {number(difference.largest)} ({number(difference.relative)} of its largest "
+        f"value) in {difference.name}, of {difference.compared} parameters"
+        if difference.compared
+        else "no parameter is in both checkpoints"
+    ]
+    for which, only in zip("ab", difference.only):
+        if only:
+            lines.append(f"only in {which}: " + ", ".join(only[:10]) + (", ..." if len(only) > 10 else ""))
+    return lines
+
+
+def _page(first: Run, second: Run, curves: list[CurveDifference], parameters: list[str]) -> str:
+    charts: list[Markup] = []
+    for curve in curves:
+        shown = [
+            Curve(f"{which}: {run.name}", [(p.step, p.value) for p in run.curves.get(curve.name, [])])
+            for which, run in (("a", first), ("b", second))
+            if curve.name in run.curves
+        ]
+        charts.append(line_chart(curve.name, shown))
+    return page(
+        f"{first.name} and {second.name}",
+        "two runs side by side: a and b",
+        [
+            section("Last values and differences", table(HEAD, _table_rows(curves))),
+            section("Parameters", *(element("p", line) for line in parameters)),
+            section("Curves", element("div", *charts, class_="charts")),
+        ],
+    )
+
+
+def _exceeds(curves: list[CurveDifference], parameters: ParameterDifference | None, tolerance: float) -> list[str]:
+    """What is further apart than allowed; a curve or parameter that only one run has counts."""
+    found = [f"{c.name}: {c.largest}" for c in curves if c.largest is None or not c.largest <= tolerance]
+    if parameters and (any(parameters.only) or not parameters.relative <= tolerance):
+        found.append(f"parameters: {number(parameters.relative)} in {parameters.name}")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="weft compare", description="two runs side by side")
+    parser.add_argument("a", type=Path, help="a run's folder")
+    parser.add_argument("b", type=Path, help="another one")
+    parser.add_argument("--html", type=Path, help="write a page with the curves over each other")
+    parser.add_argument("--tolerance", type=float, help="status 1 where anything differs by more than this, relatively")
+    chosen = parser.parse_args(arguments)
+    try:
+        first, second = Run(chosen.a), Run(chosen.b)
+        curves = compare_curves(first, second)
+    except (RunError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    parameters = None
+    try:
+        parameters = compare_parameters(checkpoint.latest(chosen.a), checkpoint.latest(chosen.b))
+        lines = describe_parameters(parameters)
+    except (checkpoint.CheckpointError, OSError) as error:
+        lines = [f"parameters are not compared: {error}"]
+    _print_table(_table_rows(curves))
+    print("\n".join(["", *lines]))
+    for which, run in (("a", first), ("b", second)):
+        for problem in run.problems:
+            print(f"weft compare: {which}: {problem}", file=sys.stderr)
+    if chosen.html:
+        chosen.html.write_text(_page(first, second, curves, lines), encoding="utf-8")
+        print(chosen.html)
+    if chosen.tolerance is None:
+        return 0
+    exceeding = _exceeds(curves, parameters, chosen.tolerance)
+    for text in exceeding:
+        print(f"differs by more than {chosen.tolerance}: {text}")
+    return 1 if exceeding or not curves else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Opens a report in headless Chromium: no console errors, curves present, the read-out works; keeps a screenshot.
+
+python tests/report/browser.py <run> [--screenshot docs/report.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from weft import report
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--no-first-run",
+]
+WIDTH = 1120
+# Done in the page itself: a pointer in the middle of the first chart must name the curves' values there.
+POINTER = """<script>
+const chart = document.querySelector('svg[data-series]'), frame = chart.getBoundingClientRect();
+chart.dispatchEvent(new PointerEvent('pointermove', {clientX: frame.left + frame.width / 2, clientY: frame.top + 9}));
+document.body.dataset.height = document.documentElement.scrollHeight;
+</script>"""
+
+
+def chromium(page: Path, *flags: str) -> tuple[str, list[str]]:
+    """What it writes to stdout, and the messages of the page's console."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        sys.exit("test-report: expected Chromium; scripts/test_report.sh installs it")
+    with tempfile.TemporaryDirectory() as profile:
+        done = subprocess.run(
+            [program, *FLAGS, f"--user-data-dir={profile}", *flags, page.resolve().as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def expect(holds: bool, what: str) -> None:
+    print(("ok      " if holds else "FAILED  ") + what)
+    if not holds:
+        sys.exit(1)
+
+
+def check_that_errors_are_seen(folder: Path) -> None:
+    """Or a page without errors would prove nothing."""
+    broken = folder / "broken.html"
+    broken.write_text("<!doctype html><title>x</title><script>undefined.x</script>")
+    expect(bool(chromium(broken, "--dump-dom")[1]), "a broken page's error is seen in the console")
+
+
+def check_page(page: Path, folder: Path) -> int:
+    """Returns the page's height in pixels."""
+    watched = folder / "report.html"
+    watched.write_text(page.read_text() + POINTER)
+    dom, console = chromium(watched, "--dump-dom", f"--window-size={WIDTH},800")
+    expect(not console, f"no console messages {console}")
+    curves = re.findall(r'<path class="curve" d="([^"]*)"', dom)
+    expect(len(curves) >= 3, f"{len(curves)} curves")
+    expect(all(curve.count("L") >= 1 for curve in curves), "every curve has a line")
+    readouts = re.findall(r'class="readout">([^<]+)<', dom)
+    expect(bool(readouts) and "step" in readouts[0], f"the read-out says: {readouts[:1]}")
+    for title in ("Filters", "Reconstructions", "Optimal stimuli", "Confusion matrix", "Timeline", "Split"):
+        expect(f">{title}<" in dom, title)
+    return int(re.findall(r'data-height="(\d+)"', dom)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--screenshot", type=Path)
+    chosen = parser.parse_args()
+    page, problems = report.write(chosen.run)
+    expect(not problems, f"nothing is missing from the run {problems}")
+    with tempfile.TemporaryDirectory() as folder:
+        check_that_errors_are_seen(Path(folder))
+        height = check_page(page, Path(folder))
+    if chosen.screenshot:
+        chromium(page, f"--window-size={WIDTH},{height}", f"--screenshot={chosen.screenshot.resolve()}")
+        expect(chosen.screenshot.exists(), f"{chosen.screenshot}")
+
+
+if __name__ == "__main__":
+    main()
