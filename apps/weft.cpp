@@ -34,6 +34,7 @@ int launch(int ranks, int argc, char** argv) {
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   if (length > 0) command.back() = std::string(path, static_cast<std::size_t>(length));
   for (int i = 1; i < argc; ++i) command.emplace_back(argv[i]);
+  if (isatty(STDOUT_FILENO) == 1) setenv(weft::experiment::kTerminalVariable, "1", 1);
   const int status = weft::experiment::run_program(command, SIGUSR1);
   if (status == 127) std::fprintf(stderr, "weft: no launcher mpirun; set WEFT_MPIRUN to one, or run make env\n");
   return status;

@@ -1,4 +1,4 @@
-"""The demo's table: error, time and largest difference of the curves of some runs, the first being the one to compare with."""
+"""The demo's table: error and time of some runs, and how far their curves are from the first one's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def main(runs: list[Path]) -> None:
     for run in runs:
         error = list(curve(run, "final/test_error").values())[-1]
         print(f"{run.name:<10} {error:>10.2%} {seconds(run):>8.1f} {difference(run, runs[0]):>32}")
-    report = subprocess.run([sys.executable, "-m", "weft.report", str(runs[1])], check=False, capture_output=True, text=True)
+    report = subprocess.run(
+        [sys.executable, "-m", "weft.report", str(runs[1])], check=False, capture_output=True, text=True
+    )
     if report.returncode == 0:
         print(f"\nA page of the run on 4 ranks: {runs[1] / 'report.html'}")
     else:

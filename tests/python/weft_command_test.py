@@ -11,7 +11,6 @@ import pytest
 import torch
 from weft_jobs import STEPS, checkpoint_steps, command, curve, environment, toy_file, weft
 
-import weft as weft_package
 from weft import checkpoint
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "experiments"
@@ -38,9 +37,9 @@ def test_mistakes_are_told_once_with_their_places(tmp_path: Path) -> None:
 
 
 def test_numbers_of_ranks_that_do_not_fit(tmp_path: Path) -> None:
-    done = weft("train", "-n", "3", toy_file(tmp_path), "--set", "split.grid=[2, 2]", "--set", "split={grid: [2, 2]}")
+    done = weft("train", "-n", "3", toy_file(tmp_path), "--set", "split={grid: [2, 2]}")
     assert done.returncode != 0
-    assert "expected 4 ranks for the grid in the file, got 3" in done.stderr or "--set" in done.stderr
+    assert done.stderr.count("expected 4 ranks for the grid in the file, got 3") == 1
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +90,15 @@ def test_parameters_in_plain_torch(finished: Path) -> None:
             module.weight.copy_(weight if weight.dim() == module.weight.dim() else weight.flatten(1))
             module.bias.copy_(state[f"{layer}.bias"])
         assert net(torch.rand(2, 1, 16, 12)).isfinite().all()
-    assert weft_package.__name__ == "weft"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(finished: Path, tmp_path: Path, ranks: int) -> None:
+def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, ranks: int) -> None:
     out = tmp_path / "run"
     arguments = ["train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--set", "model.epochs=400"]
-    job = subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    job = subprocess.Popen(
+        command(*arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     while not (out / "metrics.jsonl").exists() and job.poll() is None:
         time.sleep(0.05)
     time.sleep(0.3)
@@ -108,5 +108,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(finished: Path, tmp_pa
     assert "go on by: weft train --resume" in printed
     last = max(curve(out))
     assert checkpoint_steps(out)[-1] == last
-    done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume")
-    assert done.returncode == 0 or last > STEPS, done.stdout + done.stderr
+    # With fewer epochs than are done there is nothing left to do.
+    done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from {out}/checkpoints/step-{last:08}" in done.stdout

@@ -5,6 +5,7 @@ WEFT_KILLS says how often; `make test-kills` does it 50 times.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -41,10 +42,8 @@ def _is_rank(process: int) -> bool:
 
 def _kill(processes: list[int]) -> None:
     for process in processes:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def _train_until_killed(arguments: list[str | Path], dice: random.Random) -> bool:

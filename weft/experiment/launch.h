@@ -16,6 +16,9 @@ namespace weft::experiment {
 // Whether a launcher started this process as one of several ranks.
 [[nodiscard]] bool under_launcher();
 
+// Set to 1 by whoever starts ranks from a terminal: they cannot see that themselves.
+constexpr const char* kTerminalVariable = "WEFT_TERMINAL";
+
 // Runs a program to its end and returns its exit status (128 + n for signal n). Until then SIGINT and SIGTERM are
 // passed on as `forward_as`, which asks the ranks to stop between two steps; the third one kills.
 [[nodiscard]] int run_program(const std::vector<std::string>& command, int forward_as);

@@ -1,6 +1,10 @@
 #include "weft/experiment/reporter.h"
 
 #include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "weft/experiment/launch.h"
 
 namespace weft::experiment {
 namespace {
@@ -8,6 +12,13 @@ namespace {
 // "pretrain filter1" and the others, as names of curves.
 std::string curve(const Stage& stage) {
   return stage.kind == Stage::Kind::kPretrain ? stage.name + "/cost" : "train/cost";
+}
+
+// The launcher's terminal is the ranks' own only if `weft train -n` says so.
+std::optional<bool> on_terminal() {
+  if (!under_launcher()) return std::nullopt;
+  const char* told = std::getenv(kTerminalVariable);
+  return told != nullptr && std::string(told) == "1";
 }
 
 std::string percent(double part) {

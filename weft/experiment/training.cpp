@@ -169,6 +169,10 @@ std::vector<Parameter> Training::state() {
 
 void Training::go_on(const Progress& progress, std::int64_t updates) {
   progress_ = progress;
+  // The file may ask for fewer epochs by now than are done.
+  while (!done() && progress_.epoch >= stages_[static_cast<std::size_t>(progress_.stage)].epochs) {
+    progress_ = {.stage = progress_.stage + 1, .step = progress_.step};
+  }
   optimizer_.set_updates(updates);
   epoch_begun_ = false;
 }

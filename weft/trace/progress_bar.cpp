@@ -34,11 +34,11 @@ std::string clock_form(std::int64_t seconds) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string title, std::int64_t total, std::FILE* out)
+ProgressBar::ProgressBar(std::string title, std::int64_t total, std::FILE* out, std::optional<bool> on_terminal)
     : title_(std::move(title)),
       total_(std::max<std::int64_t>(total, 0)),
       out_(out),
-      terminal_(isatty(fileno(out)) == 1) {}
+      terminal_(on_terminal.value_or(isatty(fileno(out)) == 1)) {}
 
 ProgressBar::~ProgressBar() { finish(); }
 

@@ -4,15 +4,17 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace weft::trace {
 
 class ProgressBar {
  public:
-  // `title` stands in front: "epoch 2/5". Writes to `out`, which outlives it; stdout's being a terminal decides the
-  // form.
-  ProgressBar(std::string title, std::int64_t total, std::FILE* out = stdout);
+  // `title` stands in front: "epoch 2/5". Writes to `out`, which outlives it. Its being a terminal decides the form,
+  // unless the caller knows better: launchers give ranks a terminal of their own and pass on what is written there.
+  ProgressBar(std::string title, std::int64_t total, std::FILE* out = stdout,
+              std::optional<bool> on_terminal = std::nullopt);
   // As finish().
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
