@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "weft/experiment/emit.h"
 #include "weft/experiment/problems.h"
 
 namespace weft::experiment {
@@ -181,6 +182,27 @@ TEST(DocumentTest, ReadsBackRandomTrees) {
     const std::string text = random_text(random, 6, expected);
     expect_same(*parse_document(text, "f"), *expected);
   }
+}
+
+TEST(EmitTest, ReadsBackAsTheSameTree) {
+  std::mt19937 random(9);
+  for (int i = 0; i < 200; ++i) {
+    ValuePtr tree;
+    static_cast<void>(random_text(random, 6, tree));
+    expect_same(*parse_document(to_yaml(*tree), "f"), *tree);
+  }
+}
+
+TEST(EmitTest, KeepsTagsQuotesAndSharing) {
+  const ValuePtr root = parse_document(
+      "!obj:a.B {x: &s {k: 'it: is \"so\"'}, y: [*s, *s], n: ~, e: '', w: 'null', 'a key': \"two\\nlines\", m: '-'}",
+      "f");
+  const ValuePtr back = parse_document(to_yaml(*root), "f");
+  expect_same(*back, *root);
+  EXPECT_EQ(back->tag, "!obj:a.B");
+  EXPECT_EQ(back->find("x"), back->find("y")->items[1]);
+  EXPECT_EQ(back->find("a key")->text, "two\nlines");
+  EXPECT_EQ(back->find("w")->kind, Value::Kind::kScalar);
 }
 
 TEST(OverrideTest, ReplacesAddsAndNamesItems) {

@@ -53,8 +53,8 @@ void Reporter::step(const StepReport& report, const Training& training) {
   const Stage& stage = *report.stage;
   metric(curve(stage), report.cost, stage.first_epoch + report.epoch + 1, training.progress().step);
   if (!bar_) {
-    bar_ = std::make_unique<trace::ProgressBar>(
-        stage.name + " " + std::to_string(report.epoch + 1) + "/" + std::to_string(stage.epochs), training.batches());
+    const std::string title = stage.name + " " + std::to_string(report.epoch + 1) + "/" + std::to_string(stage.epochs);
+    bar_ = std::make_unique<trace::ProgressBar>(title, training.batches(), stdout, on_terminal());
   }
   char text[48];
   std::snprintf(text, sizeof text, "cost %.5g", report.cost);
