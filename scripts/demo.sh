@@ -4,13 +4,12 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 weft=build/${WEFT_PRESET:-release}/bin/weft
 runs=$(mktemp -d "${TMPDIR:-/tmp}/weft-demo.XXXXXX")
-images=(--set 'datasets[0].sample_pct=100' --set 'datasets[0].repo_path=')
 
 echo "A convolutional network learns to read digits, on 1 rank:"
-"$weft" train examples/experiments/mnist_distarray_convnet.yaml "${images[@]}" --out "$runs/1-rank"
+"$weft" train examples/experiments/mnist_tiles.yaml --out "$runs/1-rank"
 echo
 echo "The same from the same seed, each image in 2 x 2 tiles on 4 ranks:"
-"$weft" train -n 4 examples/experiments/mnist_distarray_convnet.yaml "${images[@]}" --out "$runs/4-ranks"
+"$weft" train -n 4 examples/experiments/mnist_tiles.yaml --out "$runs/4-ranks"
 echo
 echo "The same images, a network of 32 residual layers spread over 2 ranks:"
 "$weft" train -n 2 examples/experiments/mnist_layer_parallel.yaml --out "$runs/layers"
