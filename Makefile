@@ -8,7 +8,7 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-report lint format clean distclean test-aggregation
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-report lint format clean distclean test-aggregation test-kills
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -23,7 +23,7 @@ build:  ## build what changed since `make env`
 test: env  ## every test; ends with "N passed, N failed"
 	@scripts/test.sh all $(MPI)
 
-demo: env  ## a fit, and a deep network trained on embedded images, on 2 ranks
+demo: env  ## one experiment on 1 rank and in tiles on 4, and a deep network with its layers over ranks
 	@scripts/demo.sh
 
 bench: env  ## the benchmarks, into benchmarks/results.jsonl
@@ -47,6 +47,8 @@ conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2
 test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ranks: a quarter of an hour
 	@scripts/test_spatial.sh
 
+test-kills:  ## training killed 50 times at random moments: some minutes
+	@WEFT_KILLS=50 $(VENV)/python -m pytest -q -p no:cacheprovider tests/python/weft_killed_test.py
 test-report: env  ## a run's report.html in headless Chromium, which this installs; a screenshot goes to docs/
 	@scripts/test_report.sh
 

@@ -18,6 +18,11 @@ endif()
 list(APPEND rpath "${torch_lib_dir}" "${mpi_lib_dir}")
 set_target_properties(weft ${compat_targets} PROPERTIES INSTALL_RPATH "${rpath}")
 
+get_property(apps GLOBAL PROPERTY WEFT_APPS)
+set(app_rpath ${rpath})
+list(TRANSFORM app_rpath REPLACE "^\\$ORIGIN$" "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+set_target_properties(${apps} PROPERTIES INSTALL_RPATH "${app_rpath}")
+
 if(SKBUILD)
   install(TARGETS weft ${compat_targets} LIBRARY DESTINATION weft/lib)
   if(TARGET weft_switch)
@@ -34,6 +39,7 @@ install(TARGETS weft EXPORT weft-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LI
 if(compat_targets)
   install(TARGETS ${compat_targets} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
+install(TARGETS ${apps} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(DIRECTORY weft/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/weft" FILES_MATCHING PATTERN "*.h")
 install(EXPORT weft-targets NAMESPACE weft:: DESTINATION "${package_dir}")
 

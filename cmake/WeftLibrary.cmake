@@ -100,3 +100,13 @@ function(weft_add_program source folder)
     OUTPUT_NAME "${name}" RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${folder}")
   target_link_libraries(${target} PRIVATE weft_settings weft::weft ${ARGN})
 endfunction()
+
+# weft_add_app(<name> [<library>...]): apps/<name>.cpp as bin/<name>, a command that is installed.
+function(weft_add_app name)
+  set(target app_${name})
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/apps/${name}.cpp")
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME "${name}" RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  target_link_libraries(${target} PRIVATE weft_settings weft::weft ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY WEFT_APPS ${target})
+endfunction()

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# The demo: fits a line in parallel, in Python and in C++, and compares with the exact solution; then trains a deep
-# network whose layers are spread over the ranks, shortly.
+# The demo: the same experiment on one rank and on four with images in tiles, then its data with layers over the ranks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-echo "Fitting y = a + b x + c x^2 to 10,000 points spread over 2 ranks:"
-scripts/mpirun -n 2 .venv/bin/python examples/python/linear_regression.py
-scripts/mpirun -n 2 build/"${WEFT_PRESET:-release}"/examples/linear_regression
+weft=build/${WEFT_PRESET:-release}/bin/weft
+runs=$(mktemp -d "${TMPDIR:-/tmp}/weft-demo.XXXXXX")
+
+echo "A convolutional network learns to read digits, on 1 rank:"
+"$weft" train examples/experiments/mnist_tiles.yaml --out "$runs/1-rank"
 echo
-echo "Learning to read digits with 32 residual layers spread over 2 ranks:"
-scripts/mpirun -n 2 .venv/bin/python examples/python/layer_parallel_mnist.py --steps 32 --images 1500 --epochs 2
+echo "The same from the same seed, each image in 2 x 2 tiles on 4 ranks:"
+"$weft" train -n 4 examples/experiments/mnist_tiles.yaml --out "$runs/4-ranks"
+echo
+echo "The same images, a network of 32 residual layers spread over 2 ranks:"
+"$weft" train -n 2 examples/experiments/mnist_layer_parallel.yaml --out "$runs/layers"
+echo
+.venv/bin/python scripts/demo_table.py "$runs"/{1-rank,4-ranks,layers}

@@ -110,6 +110,7 @@ link_packages() {
   mkdir -p python/weft
   ln -sfn "../../build/$build/lib" python/weft/lib
   ln -sfn "../../build/$build/bin/weft-switch" "$venv/bin/weft-switch"
+  ln -sfn "../../build/$build/bin/weft" "$venv/bin/weft"
 }
 
 install_packages

@@ -43,6 +43,7 @@ class Report:
     launcher: str | None
     hosts: dict[str, int]
     cores: int
+    memory: str
     options: Options
     problems: list[Problem]
 
@@ -61,10 +62,27 @@ class Report:
             f"CUDA-aware    {self.cuda_aware}",
             f"launcher      {self.launcher or 'none seen'}",
             f"ranks         {self.ranks} ({hosts}), {self.cores} cores here",
+            f"memory        {self.memory}",
             f"options       {', '.join(f'{name}={value}' for name, value in vars(self.options).items())}",
         ]
         lines += [f"problem       {problem.what}\n              -> {problem.remedy}" for problem in self.problems]
         return "\n".join(lines) + ("" if self.problems else "\nno problems found")
+
+
+def _memory() -> tuple[float, float]:
+    """Gigabytes that are available here, and all; what /proc does not tell is 0."""
+    try:
+        with open("/proc/meminfo") as lines:
+            kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    except (OSError, ValueError, IndexError):
+        kilobytes = {}
+    return kilobytes.get("MemAvailable", 0) / 2**20, kilobytes.get("MemTotal", 0) / 2**20
+
+
+def _memory_problem(available: float, whole: float) -> Problem | None:
+    if whole == 0 or available > 0.05 * whole:
+        return None
+    return Problem(f"only {available:.1f} of {whole:.1f} GB of memory are free", "end what else uses memory here")
 
 
 def _launcher() -> str | None:
@@ -138,7 +156,9 @@ def doctor() -> Report:
     hosts = _gather_texts(host, comm)
     cores = len(os.sched_getaffinity(0))
     launcher = _launcher()
+    available, whole = _memory()
     found = [
+        _memory_problem(available, whole),
         _thread_problem(level),
         _launcher_problem(launcher, comm.size),
         _thread_count_problem(hosts.count(host), cores),
@@ -156,6 +176,7 @@ def doctor() -> Report:
         launcher=launcher,
         hosts=_count(hosts),
         cores=cores,
+        memory=f"{available:.1f} of {whole:.1f} GB available here" if whole else "not known",
         options=options(),
         problems=[problem for problem in found if problem is not None],
     )

@@ -22,8 +22,8 @@ std::size_t width_of(std::FILE* out) {
   return std::max<std::size_t>(size.ws_col, kNarrowest);
 }
 
-// Launchers give their ranks a terminal of their own making, wherever their own output goes: scripts/mpirun, which
-// knows, says so in WEFT_PROGRESS.
+// Launchers give their ranks a terminal of their own making, wherever their own output goes: scripts/mpirun and
+// `weft train -n`, which know, say so in WEFT_PROGRESS.
 bool wants_bar(std::FILE* out) {
   const char* said = std::getenv("WEFT_PROGRESS");
   const std::string_view form = said == nullptr ? "" : said;

@@ -1,0 +1,122 @@
+// The weft command: train, check, doctor, report, compare.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "weft/experiment/check.h"
+#include "weft/experiment/launch.h"
+#include "weft/experiment/load.h"
+#include "weft/experiment/problems.h"
+#include "weft/experiment/run.h"
+#include "weft/mpi/environment.h"
+#include "weft/mpi/error.h"
+
+namespace {
+
+using weft::experiment::RunEnd;
+using weft::experiment::RunOptions;
+
+constexpr int kWrongInput = 2;
+constexpr int kInterrupted = 130;
+
+// Ranks through the launcher; each is this program again, which then finds itself under it.
+int launch(int ranks, int argc, char** argv) {
+  std::vector<std::string> command{weft::experiment::find_launcher().string(), "-n", std::to_string(ranks)};
+  command.emplace_back("/proc/self/exe");
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length > 0) command.back() = std::string(path, static_cast<std::size_t>(length));
+  for (int i = 1; i < argc; ++i) command.emplace_back(argv[i]);
+  setenv("WEFT_PROGRESS", isatty(STDOUT_FILENO) == 1 ? "bar" : "lines", /*overwrite=*/0);
+  const int status = weft::experiment::run_program(command, SIGUSR1);
+  if (status == 127) std::fprintf(stderr, "weft: no launcher mpirun; set WEFT_MPIRUN to one, or run make env\n");
+  return status;
+}
+
+int train(const RunOptions& options, int argc, char** argv) {
+  const weft::mpi::Environment environment(&argc, &argv);
+  const auto world = weft::mpi::Team::world();
+  try {
+    weft::experiment::stop_on_signals();
+    return weft::experiment::run_experiment(options, world) == RunEnd::kStopped ? kInterrupted : EXIT_SUCCESS;
+  } catch (const weft::mpi::SharedFailure& error) {
+    if (world->rank() == 0) std::fprintf(stderr, "weft: %s\n", error.what());
+    std::fflush(nullptr);
+    std::_Exit(EXIT_FAILURE);
+  } catch (const weft::experiment::ExperimentError& error) {
+    // Every rank read the same file.
+    if (world->rank() == 0) std::fprintf(stderr, "%s\n", error.what());
+    return kWrongInput;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "weft: rank %d: %s\n", world->rank(), error.what());
+    std::fflush(nullptr);
+    // Not return: MPI would wait at its end for ranks that wait for this one.
+    std::_Exit(EXIT_FAILURE);
+  }
+}
+
+int check(const RunOptions& options, int ranks) {
+  try {
+    const auto experiment = weft::experiment::load_experiment(options.file, options.overrides);
+    std::fputs(weft::experiment::check_report(experiment, ranks).c_str(), stdout);
+    return EXIT_SUCCESS;
+  } catch (const weft::experiment::ExperimentError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return kWrongInput;
+  }
+}
+
+// A part in Python: `weft sml-demo` is `python -m weft.sml_demo`.
+int python(std::string name, const std::vector<std::string>& arguments) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  std::vector<std::string> command{weft::experiment::find_python().string(), "-m", "weft." + name};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  weft::experiment::become(command);
+  std::fprintf(stderr, "weft: this command is a part in Python; set WEFT_PYTHON to one with weft in it\n");
+  return EXIT_FAILURE;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Trains networks in parallel over MPI, from files that describe experiments"};
+  app.require_subcommand(1);
+  RunOptions options;
+  int ranks = 1;
+
+  auto* train_command = app.add_subcommand("train", "run an experiment");
+  auto* check_command = app.add_subcommand("check", "validate an experiment, and show how ranks would share it");
+  for (auto* command : {train_command, check_command}) {
+    command->add_option("file", options.file, "the experiment, in YAML")->required();
+    command->add_option("-n", ranks, "how many ranks")->check(CLI::Range(1, 1'000'000));
+    command->add_option("--set", options.overrides, "key.key=value: instead of what the file says; may come again");
+  }
+  train_command->add_option("--out", options.out, "the run's folder; without it a new one in runs/");
+  train_command->add_flag("--resume", options.resume, "go on from the latest checkpoint");
+
+  const std::vector<std::pair<std::string, std::string>> parts{
+      {"doctor", "what this installation is made of, and what of it is a problem"},
+      {"report", "a page of a run: curves, tables, pictures"},
+      {"compare", "two runs side by side"},
+      {"tensorboard", "a run's metrics for TensorBoard"},
+      {"sml-demo", "training with sums made by a switch in software"}};
+  for (const auto& [name, what] : parts) app.add_subcommand(name, what)->prefix_command();
+
+  CLI11_PARSE(app, argc, argv);
+  if (*train_command) {
+    const bool starts_ranks = ranks > 1 && !weft::experiment::under_launcher();
+    return starts_ranks ? launch(ranks, argc, argv) : train(options, argc, argv);
+  }
+  if (*check_command) return check(options, ranks);
+  for (const auto& [name, what] : parts) {
+    if (app.got_subcommand(name)) return python(name, app.get_subcommand(name)->remaining());
+  }
+  return EXIT_FAILURE;
+}

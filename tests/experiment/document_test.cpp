@@ -1,0 +1,241 @@
+// The YAML reader: places, shared values, and files that mean harm.
+#include "weft/experiment/document.h"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "weft/experiment/emit.h"
+#include "weft/experiment/problems.h"
+
+namespace weft::experiment {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(const std::string& text, const DocumentLimits& limits = {}) {
+  try {
+    static_cast<void>(parse_document(text, "file.yaml", limits));
+  } catch (const ExperimentError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string repeated(const std::string& text, int count) {
+  std::string result;
+  for (int i = 0; i < count; ++i) result += text;
+  return result;
+}
+
+TEST(DocumentTest, KeepsTagsPlacesAndOrder) {
+  const ValuePtr root = parse_document("!obj:a.b.C {\n  x: 1,\n  y: [ 'two', ~ ],\n}", "f");
+  EXPECT_EQ(root->tag, "!obj:a.b.C");
+  ASSERT_EQ(root->entries.size(), 2U);
+  EXPECT_EQ(root->entries[0].key, "x");
+  EXPECT_EQ(root->entries[0].value->place.line, 2);
+  EXPECT_EQ(root->entries[0].value->place.column, 6);
+  const ValuePtr list = root->find("y");
+  ASSERT_EQ(list->items.size(), 2U);
+  EXPECT_TRUE(list->items[0]->quoted);
+  EXPECT_EQ(list->items[0]->tag, "");
+  EXPECT_EQ(list->items[1]->kind, Value::Kind::kNull);
+  EXPECT_EQ(root->find("z"), nullptr);
+}
+
+TEST(DocumentTest, AliasesAreTheSameObject) {
+  const ValuePtr root = parse_document("{a: &x {k: 1}, b: *x, c: [*x, *x]}", "f");
+  EXPECT_EQ(root->find("a"), root->find("b"));
+  EXPECT_EQ(root->find("c")->items[0], root->find("c")->items[1]);
+}
+
+TEST(DocumentTest, MergedEntriesAreOverriddenByWritten) {
+  const ValuePtr root = parse_document("a: &x {k: 1, l: 2}\nb: &y {m: 5, l: 6}\nc: {<<: [*x, *y], k: 3}", "f");
+  const ValuePtr merged = root->find("c");
+  ASSERT_EQ(merged->entries.size(), 3U);
+  EXPECT_EQ(merged->find("k")->text, "3");
+  EXPECT_EQ(merged->find("l")->text, "2");
+  EXPECT_EQ(merged->find("m")->text, "5");
+}
+
+TEST(DocumentTest, SaysWhereItIsWrong) {
+  EXPECT_THAT(error_of("a: 1\nb: [1, 2\nc: 3\n"), HasSubstr("file.yaml:"));
+  EXPECT_THAT(error_of("a: 1\nb: 2\na: 3\n"), HasSubstr("file.yaml:3:1: expected each key once, got 'a' again"));
+  EXPECT_THAT(error_of("{[1]: 2}"), HasSubstr("expected a word as a key, got a list of 1"));
+  EXPECT_THAT(error_of("a: *b"), HasSubstr("file.yaml:1:"));
+  EXPECT_THAT(error_of("a: &a {b: *a}"), HasSubstr("got one of itself"));
+  EXPECT_THAT(error_of("a: {<<: 3}"), HasSubstr("expected a mapping to merge"));
+  EXPECT_THAT(error_of("a: 1\n---\nb: 1\n"), HasSubstr("expected one document"));
+  EXPECT_THAT(error_of(""), HasSubstr("got an empty file"));
+  EXPECT_THAT(error_of("# only a comment\n"), HasSubstr("got an empty file"));
+}
+
+TEST(DocumentTest, FilesThatAreNoneAreNamed) {
+  EXPECT_THROW(static_cast<void>(read_document("/nowhere/at/all.yaml")), ExperimentError);
+  EXPECT_THROW(static_cast<void>(read_document("/")), ExperimentError);
+}
+
+// What hostile files may cost, measured where it would show: in memory.
+std::int64_t peak_kilobytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST(HostileTest, LaughsStayShared) {
+  std::string laughs = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n";
+  for (int i = 1; i < 40; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + repeated(", " + before, 8) + "]\n";
+  }
+  const auto before = peak_kilobytes();
+  const ValuePtr root = parse_document(laughs, "f");
+  EXPECT_EQ(root->entries.size(), 40U);
+  EXPECT_LT(peak_kilobytes() - before, 20'000);
+}
+
+TEST(HostileTest, MergedLaughsAreCounted) {
+  std::string text = "a: &a {";
+  for (int i = 0; i < 500; ++i) text += "k" + std::to_string(i) + ": 1, ";
+  text += "}\n";
+  for (int i = 0; i < 1000; ++i) text += "b" + std::to_string(i) + ": {<<: *a}\n";
+  EXPECT_THAT(error_of(text), HasSubstr("expected a file of at most 100000 values"));
+}
+
+TEST(HostileTest, DepthIsLimited) {
+  for (const int depth : {65, 1000, 100'000}) {
+    EXPECT_NE(error_of(repeated("[", depth) + repeated("]", depth)), "") << depth;
+    EXPECT_NE(error_of(repeated("{a: ", depth) + "1" + repeated("}", depth)), "") << depth;
+    EXPECT_NE(error_of(repeated("- ", depth) + "1"), "") << depth;
+  }
+  EXPECT_EQ(error_of(repeated("[", 60) + repeated("]", 60)), "");
+}
+
+TEST(HostileTest, SizesAreLimited) {
+  EXPECT_THAT(error_of(std::string((std::size_t{1} << 20) + 1, 'a')), HasSubstr("at most 1048576 bytes"));
+  EXPECT_THAT(error_of("[" + repeated("1,", 120'000) + "]"), HasSubstr("at most 100000 values"));
+}
+
+TEST(HostileTest, BinaryIsCalledSo) {
+  EXPECT_THAT(error_of(std::string("a: 1\n\0\1\2", 8)), HasSubstr("file.yaml:2:1: expected YAML text"));
+  EXPECT_THAT(error_of("\x7f"
+                       "ELF\2\1\1"),
+              HasSubstr("expected YAML text"));
+}
+
+// Whatever the bytes: a tree or an ExperimentError, nothing else.
+TEST(HostileTest, AnyBytesGiveATreeOrAnError) {
+  const std::string alphabet = "{}[]:,-&*!|>'\"%@`#?~ \n\tab01.<\xc3\xbc\xff";
+  std::mt19937 random(7);
+  int trees = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text;
+    const std::size_t length = random() % 40;
+    for (std::size_t j = 0; j < length; ++j) text += alphabet[random() % alphabet.size()];
+    trees += error_of(text).empty() ? 1 : 0;
+  }
+  EXPECT_GT(trees, 100);  // or the test would be about errors only
+}
+
+// A random tree, written in flow style, is read back as it was.
+std::string random_text(std::mt19937& random, int depth, ValuePtr& value) {
+  value = std::make_shared<Value>();
+  const auto kind = depth == 0 ? 0 : random() % 3;
+  if (kind == 0) {
+    value->kind = Value::Kind::kScalar;
+    value->text = std::to_string(random() % 1000);
+    return value->text;
+  }
+  value->kind = kind == 1 ? Value::Kind::kSequence : Value::Kind::kMapping;
+  std::string text = kind == 1 ? "[" : "{";
+  const auto count = random() % 4;
+  for (std::size_t i = 0; i < count; ++i) {
+    ValuePtr child;
+    const std::string inner = random_text(random, depth - 1, child);
+    const std::string key = "k" + std::to_string(i);
+    if (kind == 1) value->items.push_back(child);
+    if (kind == 2) value->entries.push_back({key, {}, child});
+    text += (kind == 2 ? key + ": " : "") + inner + ", ";
+  }
+  return text + (kind == 1 ? "]" : "}");
+}
+
+void expect_same(const Value& a, const Value& b) {
+  ASSERT_EQ(a.kind, b.kind);
+  EXPECT_EQ(a.text, b.text);
+  ASSERT_EQ(a.items.size(), b.items.size());
+  ASSERT_EQ(a.entries.size(), b.entries.size());
+  for (std::size_t i = 0; i < a.items.size(); ++i) expect_same(*a.items[i], *b.items[i]);
+  for (std::size_t i = 0; i < a.entries.size(); ++i) {
+    EXPECT_EQ(a.entries[i].key, b.entries[i].key);
+    expect_same(*a.entries[i].value, *b.entries[i].value);
+  }
+}
+
+TEST(DocumentTest, ReadsBackRandomTrees) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 300; ++i) {
+    ValuePtr expected;
+    const std::string text = random_text(random, 6, expected);
+    expect_same(*parse_document(text, "f"), *expected);
+  }
+}
+
+TEST(EmitTest, ReadsBackAsTheSameTree) {
+  std::mt19937 random(9);
+  for (int i = 0; i < 200; ++i) {
+    ValuePtr tree;
+    static_cast<void>(random_text(random, 6, tree));
+    expect_same(*parse_document(to_yaml(*tree), "f"), *tree);
+  }
+}
+
+TEST(EmitTest, KeepsTagsQuotesAndSharing) {
+  const ValuePtr root = parse_document(
+      "!obj:a.B {x: &s {k: 'it: is \"so\"'}, y: [*s, *s], n: ~, e: '', w: 'null', 'a key': \"two\\nlines\", m: '-'}",
+      "f");
+  const ValuePtr back = parse_document(to_yaml(*root), "f");
+  expect_same(*back, *root);
+  EXPECT_EQ(back->tag, "!obj:a.B");
+  EXPECT_EQ(back->find("x"), back->find("y")->items[1]);
+  EXPECT_EQ(back->find("a key")->text, "two\nlines");
+  EXPECT_EQ(back->find("w")->kind, Value::Kind::kScalar);
+}
+
+TEST(OverrideTest, ReplacesAddsAndNamesItems) {
+  const ValuePtr root =
+      parse_document("{model: {epochs: 1, layers: [{name: a, n: 1}, {name: b, n: 2}]}, x: &s 1, y: *s}", "f");
+  apply_override(*root, "model.epochs=3");
+  apply_override(*root, "model.layers[0].n=5");
+  apply_override(*root, "model.layers.b.n=6");
+  apply_override(*root, "model.rate=0.5");
+  apply_override(*root, "x=7");
+  EXPECT_EQ(root->find("model")->find("epochs")->text, "3");
+  EXPECT_EQ(root->find("model")->find("layers")->items[0]->find("n")->text, "5");
+  EXPECT_EQ(root->find("model")->find("layers")->items[1]->find("n")->text, "6");
+  EXPECT_EQ(root->find("model")->find("rate")->text, "0.5");
+  EXPECT_EQ(root->find("y")->text, "7");  // an alias of x
+}
+
+TEST(OverrideTest, SaysWhatIsThere) {
+  const ValuePtr root = parse_document("{model: {epochs: 1}}", "f");
+  const auto text_of = [&](const std::string& assignment) {
+    try {
+      apply_override(*root, assignment);
+    } catch (const ExperimentError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(text_of("model"), HasSubstr("got no '='"));
+  EXPECT_THAT(text_of("=1"), HasSubstr("got no key"));
+  EXPECT_THAT(text_of("modle.epochs=1"), HasSubstr("expected a 'modle', got keys model"));
+  EXPECT_THAT(text_of("model.epochs.deeper=1"), HasSubstr("expected a 'deeper', got '1'"));
+  EXPECT_THAT(text_of("model.epochs=[1"), HasSubstr("expected YAML"));
+}
+
+}  // namespace
+}  // namespace weft::experiment

@@ -1,0 +1,209 @@
+// Descriptions from files of both forms, and what is said of files that describe nothing.
+#include "weft/experiment/load.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "weft/experiment/problems.h"
+#include "weft/experiment/sizes.h"
+#include "weft/experiment/spelling.h"
+
+namespace weft::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+const fs::path kExamples = WEFT_EXAMPLE_EXPERIMENTS;
+
+std::string text_of(const fs::path& file) {
+  std::ifstream stream(kExamples / file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    static_cast<void>(parse_experiment(text, "file.yaml"));
+  } catch (const ExperimentError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LoadTest, EveryExampleIsValid) {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(kExamples)) {
+    if (entry.path().extension() != ".yaml") continue;
+    EXPECT_NO_THROW(static_cast<void>(load_experiment(entry.path()))) << entry.path();
+    ++count;
+  }
+  EXPECT_GE(count, 13);
+}
+
+TEST(LoadTest, TheConvnetOfTheReference) {
+  const Experiment experiment = load_experiment(kExamples / "mnist_distarray_convnet.yaml");
+  EXPECT_EQ(experiment.model.name, "Convnet");
+  EXPECT_TRUE(experiment.model.split);
+  EXPECT_EQ(experiment.split.mode, SplitSpec::Mode::kTiles);
+  EXPECT_DOUBLE_EQ(experiment.dataset.sample, 0.1);
+  EXPECT_EQ(experiment.model.cost, Cost::kBinaryCrossEntropy);
+  ASSERT_EQ(experiment.model.layers.size(), 6U);
+  EXPECT_EQ(experiment.model.layers[0].kind, LayerKind::kConvolution);
+  EXPECT_EQ(experiment.model.layers[1].stride, (Sizes{2, 2}));
+  EXPECT_EQ(experiment.model.layers[4].activation, Activation::kRectified);
+  EXPECT_FALSE(experiment.model.layers[4].bias);
+  Problems problems("f");
+  const auto sizes = layer_sizes(experiment, problems);
+  EXPECT_EQ(sizes[2].out.describe(), "50 maps of 8 x 8");
+  EXPECT_EQ(sizes[4].in.values(), 800);
+}
+
+TEST(LoadTest, BothFamiliesDescribeTheSameNetwork) {
+  const Experiment older = load_experiment(kExamples / "mnist_distarray_gb.yaml");
+  const Experiment later = load_experiment(kExamples / "mnist_halopar_gb.yaml");
+  ASSERT_EQ(older.model.layers.size(), later.model.layers.size());
+  for (std::size_t i = 0; i < older.model.layers.size(); ++i) {
+    EXPECT_EQ(older.model.layers[i].kind, later.model.layers[i].kind);
+    EXPECT_EQ(older.model.layers[i].outputs, later.model.layers[i].outputs);
+    EXPECT_DOUBLE_EQ(older.model.layers[i].rule->rate, later.model.layers[i].rule->rate);
+    if (older.model.layers[i].kind == LayerKind::kLocalFilter) {
+      EXPECT_DOUBLE_EQ(older.model.layers[i].pretrain_rate, later.model.layers[i].pretrain_rate);
+      EXPECT_DOUBLE_EQ(later.model.layers[i].pretrain_rate, 0.01);
+    }
+  }
+}
+
+TEST(LoadTest, RulesAndBiasesOfLaterFiles) {
+  const Experiment experiment = load_experiment(kExamples / "mnist_datapar_mlp.yaml");
+  EXPECT_EQ(experiment.split.mode, SplitSpec::Mode::kBatch);
+  EXPECT_TRUE(experiment.model.layers[0].bias);
+  EXPECT_DOUBLE_EQ(experiment.model.layers[1].rule->momentum.at(5), 0.5);
+  EXPECT_EQ(load_experiment(kExamples / "mnist_mlp.yaml").split.mode, SplitSpec::Mode::kNone);
+}
+
+TEST(LoadTest, OverridesCount) {
+  const Experiment experiment =
+      load_experiment(kExamples / "mnist_convnet.yaml", {"model.num_epochs=7", "backend.rng_seed=5"});
+  EXPECT_EQ(experiment.model.epochs, 7);
+  EXPECT_EQ(experiment.seed, 5U);
+  EXPECT_EQ(load_experiment(kExamples / "mnist_tuned.yaml", {"model.optimizer.rate=0.5"}).model.rule.rate, 0.5);
+}
+
+TEST(LoadTest, MistakesHavePlacesAndAdvice) {
+  const std::string text = text_of("mnist_convnet.yaml");
+  EXPECT_THAT(error_of(replaced(text, "num_epochs", "num_epoch")),
+              AllOf(HasSubstr("file.yaml:"), HasSubstr("unknown key 'num_epoch' in a model"),
+                    HasSubstr("did you mean 'num_epochs'?"), HasSubstr("expected 'num_epochs' in a model, got none")));
+  EXPECT_THAT(error_of(replaced(text, "num_epochs: 2", "num_epochs: two")),
+              HasSubstr("to be a whole number from 0 to 1000000000, got 'two'"));
+  EXPECT_THAT(error_of(replaced(text, "layer.MaxPoolingLayer", "layer.MaxPolingLayer")),
+              HasSubstr("did you mean neon.models.layer.MaxPoolingLayer?"));
+  EXPECT_THAT(error_of(replaced(text, "fit_predict_err", "fit_predict_error")), HasSubstr("expected an experiment"));
+  EXPECT_THAT(error_of(replaced(text, "'~/data'", "[1]")), HasSubstr("to be text, got a list of 1"));
+  EXPECT_THAT(error_of(replaced(text, "dist_flag: False", "dist_flag: 3")), HasSubstr("to be true or false"));
+}
+
+TEST(LoadTest, SizesThatDoNotFitAreNamed) {
+  const std::string text = text_of("mnist_convnet.yaml");
+  EXPECT_THAT(
+      error_of(replaced(text, "nin: 800", "nin: 801")),
+      HasSubstr("expected nin 800 in layer 'hidden', because layers up to 'pool2' give 50 maps of 4 x 4; got 801"));
+  EXPECT_THAT(error_of(replaced(text, "ifmshape: [24, 24]", "ifmshape: [24, 25]")),
+              HasSubstr("expected ifmshape 24 x 24"));
+  EXPECT_THAT(error_of(replaced(text, "nifm: 20, nofm: 50", "nifm: 21, nofm: 50")), HasSubstr("expected nifm 20"));
+  EXPECT_THAT(error_of(replaced(text, "nout: 10", "nout: 9")), HasSubstr("expected 10 outputs of the last layer"));
+  EXPECT_THAT(error_of(replaced(text, "fshape: [5, 5]", "fshape: [50, 50]")), HasSubstr("window that fits"));
+  EXPECT_THAT(error_of(replaced(text, "logistic.Logistic", "rectified.RectLin")), HasSubstr("a logistic last layer"));
+}
+
+TEST(LoadTest, SeveralMistakesAreToldAtOnce) {
+  std::string text = replaced(text_of("mnist_convnet.yaml"), "batch_size: &bs 100", "batch_size: &bs -1");
+  text = replaced(text, "stride: 2", "strid: 2");
+  const std::string error = error_of(text);
+  EXPECT_THAT(error, AllOf(HasSubstr("batch_size"), HasSubstr("did you mean 'stride'?")));
+}
+
+TEST(LoadTest, HugeNumbersAreRefused) {
+  const std::string text = text_of("mnist_convnet.yaml");
+  for (const char* huge : {"99999999999999999999999", "1e400", "9223372036854775807", "0x7fffffff", "1e9", ".inf"}) {
+    EXPECT_NE(error_of(replaced(text, "num_epochs: 2", std::string("num_epochs: ") + huge)), "") << huge;
+  }
+  for (const char* huge : {"1e400", ".nan", ".inf", "-1"}) {
+    EXPECT_NE(error_of(replaced(text, "&rate 0.01", std::string("&rate ") + huge)), "") << huge;
+  }
+}
+
+TEST(LoadTest, PlainFormMistakes) {
+  const std::string text = text_of("mnist_tuned.yaml");
+  EXPECT_EQ(error_of(text), "");
+  EXPECT_THAT(error_of(replaced(text, "- max_pool", "- max_pol")), HasSubstr("did you mean 'max_pool'?"));
+  EXPECT_THAT(error_of(replaced(text, "type: adam", "type: adan")), HasSubstr("did you mean 'adam'?"));
+  EXPECT_THAT(error_of(replaced(text, "linear: 10", "linear: 11")), HasSubstr("expected 10 outputs"));
+  EXPECT_THAT(error_of(replaced(text, "split: tiles", "split: tile")), HasSubstr("tiles, batch or none"));
+  EXPECT_THAT(error_of("- 1"), HasSubstr("expected the experiment as a mapping"));
+  EXPECT_THAT(error_of("5"), HasSubstr("expected the experiment as a mapping"));
+}
+
+// Every single damage to a good file gives a description or an error with the file's name.
+TEST(LoadTest, AnyDamageIsDescribed) {
+  const std::string good = text_of("mnist_halopar_gb.yaml");
+  std::mt19937 random(11);
+  int refused = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::string text = good;
+    const auto at = random() % text.size();
+    switch (random() % 3) {
+      case 0:
+        text.erase(at, 1 + random() % 20);
+        break;
+      case 1:
+        text.insert(at, 1, "{}[]:,&*!' 9z"[random() % 13]);
+        break;
+      default:
+        text[at] = "{}[]:,&*!' 9z"[random() % 13];
+    }
+    const std::string error = error_of(text);
+    refused += error.empty() ? 0 : 1;
+    EXPECT_THAT(error, AnyOf(std::string(), HasSubstr("file.yaml")));
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST(SpellingTest, NearestName) {
+  EXPECT_EQ(edit_distance("stride", "stirde"), 1U);
+  EXPECT_EQ(edit_distance("", "abc"), 3U);
+  EXPECT_EQ(nearest("num_epoch", {"batch_size", "num_epochs"}), "num_epochs");
+  EXPECT_EQ(nearest("zzzzzz", {"batch_size", "num_epochs"}), std::nullopt);
+}
+
+TEST(ScheduleTest, MomentumAndRates) {
+  const MomentumSchedule momentum{.initial = 0.5, .saturated = 0.9, .start = 2, .saturate = 6};
+  EXPECT_DOUBLE_EQ(momentum.at(0), 0.5);
+  EXPECT_DOUBLE_EQ(momentum.at(4), 0.7);
+  EXPECT_DOUBLE_EQ(momentum.at(6), 0.9);
+  EXPECT_DOUBLE_EQ(momentum.at(60), 0.9);
+  const RateSchedule step{.kind = RateSchedule::Kind::kStep, .steps = {2, 4}, .gamma = 0.1};
+  EXPECT_DOUBLE_EQ(step.at(1.9, 10), 1);
+  EXPECT_NEAR(step.at(4, 10), 0.01, 1e-15);
+  const RateSchedule cosine{.kind = RateSchedule::Kind::kCosine, .last = 0.2};
+  EXPECT_DOUBLE_EQ(cosine.at(0, 10), 1);
+  EXPECT_NEAR(cosine.at(5, 10), 0.6, 1e-12);
+  EXPECT_NEAR(cosine.at(10, 10), 0.2, 1e-12);
+}
+
+}  // namespace
+}  // namespace weft::experiment

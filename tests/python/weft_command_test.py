@@ -1,0 +1,114 @@
+"""The weft command as its users meet it: what it prints, its status, what it leaves."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from weft_jobs import STEPS, checkpoint_steps, command, curve, environment, toy_file, weft
+
+from weft import checkpoint
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "experiments"
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_check_shows_what_a_rank_has(ranks: int) -> None:
+    done = weft("check", EXAMPLES / "mnist_distarray_convnet.yaml", "-n", str(ranks))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    conv = next(line for line in lines if line.startswith("conv1"))
+    assert ("24 x 24" if ranks == 1 else "12 x 12") in conv.split("maps of 24 x 24")[1]
+    assert lines[-1] == f"{20 * 25 + 50 * 20 * 25 + 500 * 800 + 10 * 500} parameters"
+
+
+def test_mistakes_are_told_once_with_their_places(tmp_path: Path) -> None:
+    file = toy_file(tmp_path)
+    file.write_text(file.read_text().replace("epochs", "epohcs"))
+    done = weft("train", "-n", "2", file, cwd=tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.count(f"{file}:7:3: unknown key 'epohcs' in model; did you mean 'epochs'?") == 1
+    assert not (tmp_path / "runs").exists()
+    assert weft("check", file).returncode == 2
+
+
+def test_numbers_of_ranks_that_do_not_fit(tmp_path: Path) -> None:
+    done = weft("train", "-n", "3", toy_file(tmp_path), "--set", "split={grid: [2, 2]}")
+    assert done.returncode != 0
+    assert done.stderr.count("expected 4 ranks for the grid in the file, got 3") == 1
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    done = weft("train", toy_file(folder), "--out", folder / "one")
+    assert done.returncode == 0, done.stderr
+    assert "test error" in done.stdout
+    return folder / "one"
+
+
+def test_a_run_leaves_its_folder(finished: Path) -> None:
+    for name in ["config.yaml", "metrics.jsonl", "split.json", "trace.json", "pictures/confusion-test.json"]:
+        assert (finished / name).is_file(), name
+    assert sorted(curve(finished)) == list(range(1, STEPS + 1))
+    assert checkpoint_steps(finished)[-1] == STEPS
+    assert weft("check", finished / "config.yaml").returncode == 0
+
+
+def test_the_curve_does_not_depend_on_the_ranks(finished: Path, tmp_path: Path) -> None:
+    for ranks in [2, 4]:
+        out = tmp_path / str(ranks)
+        done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out)
+        assert done.returncode == 0, done.stderr
+        expected = curve(finished)
+        assert curve(out) == pytest.approx(expected, rel=1e-4)
+        ours, theirs = (checkpoint.load(checkpoint.latest(run)) for run in [out, finished])
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            torch.testing.assert_close(ours[name], theirs[name], rtol=2e-3, atol=2e-4)
+
+
+def test_a_used_folder_is_not_overwritten(finished: Path) -> None:
+    done = weft("train", toy_file(finished.parent), "--out", finished)
+    assert done.returncode != 0
+    assert "go on with it by --resume" in done.stderr
+
+
+def test_parameters_in_plain_torch(finished: Path) -> None:
+    state = checkpoint.load(checkpoint.latest(finished))
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(),
+        torch.nn.Linear(8 * 7 * 5, 20), torch.nn.ReLU(), torch.nn.Linear(20, 3),
+    )  # fmt: skip
+    with torch.no_grad():
+        for module, layer in [(net[0], "layer0"), (net[4], "layer3"), (net[6], "layer4")]:
+            weight = state[f"{layer}.weight"]
+            module.weight.copy_(weight if weight.dim() == module.weight.dim() else weight.flatten(1))
+            module.bias.copy_(state[f"{layer}.bias"])
+        assert net(torch.rand(2, 1, 16, 12)).isfinite().all()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, ranks: int) -> None:
+    out = tmp_path / "run"
+    arguments = ["train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--set", "model.epochs=400"]
+    job = subprocess.Popen(
+        command(*arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not (out / "metrics.jsonl").exists() and job.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    job.send_signal(signal.SIGINT)
+    printed, errors = job.communicate(timeout=120)
+    assert job.returncode == 130, printed + errors
+    assert "go on by: weft train --resume" in printed
+    last = max(curve(out))
+    assert checkpoint_steps(out)[-1] == last
+    # With fewer epochs than are done there is nothing left to do.
+    done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from {out}/checkpoints/step-{last:08}" in done.stdout

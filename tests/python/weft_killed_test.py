@@ -1,0 +1,83 @@
+"""Ranks and whole jobs killed at random moments of training: --resume always goes on, and to the same end.
+
+WEFT_KILLS says how often; `make test-kills` does it 50 times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from weft_jobs import INTERVAL, STEPS, WEFT, checkpoint_steps, command, curve, environment, toy_file, weft
+
+KILLS = int(os.environ.get("WEFT_KILLS", "5"))
+LONGEST = 4.0  # seconds; later kills find the run finished
+
+
+def _children(process: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int(entry.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == process:
+            found += [int(entry.name), *_children(int(entry.name))]
+    return found
+
+
+def _is_rank(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/exe").resolve() == WEFT.resolve()
+    except OSError:
+        return False
+
+
+def _kill(processes: list[int]) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def _train_until_killed(arguments: list[str | Path], dice: random.Random) -> bool:
+    """Whether it was killed before it finished."""
+    job = subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(dice.uniform(0, LONGEST))
+    family = _children(job.pid)
+    ranks = [process for process in family if _is_rank(process)]
+    whole = dice.random() < 0.5 or not ranks
+    _kill([job.pid, *family] if whole else [dice.choice(ranks)])
+    status = job.wait(timeout=120)
+    for process in family:  # a launcher needs a moment to end the others
+        while _is_rank(process):
+            time.sleep(0.02)
+    return status != 0
+
+
+def test_killed_runs_go_on_to_the_same_end(tmp_path: Path) -> None:
+    file = toy_file(tmp_path)
+    assert weft("train", "-n", "2", file, "--out", tmp_path / "unbroken").returncode == 0
+    expected = curve(tmp_path / "unbroken")
+    dice = random.Random(int(os.environ.get("WEFT_KILL_SEED", "1")))
+    kills = 0
+    run = 0
+    while kills < KILLS:
+        run += 1
+        out = tmp_path / f"killed-{run}"
+        arguments: list[str | Path] = ["train", "-n", "2", file, "--out", out, "--resume"]
+        for _ in range(3):
+            before = max(curve(out), default=0) if (out / "metrics.jsonl").exists() else 0
+            kept = max(checkpoint_steps(out), default=0)
+            assert before - kept <= INTERVAL, "more than one interval lost"
+            kills += _train_until_killed(arguments, dice)
+        done = weft(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert curve(out) == expected  # bit for bit
+        assert max(curve(out)) == STEPS

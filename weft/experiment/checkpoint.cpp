@@ -1,0 +1,160 @@
+#include "weft/experiment/checkpoint.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "weft/experiment/safetensors.h"
+#include "weft/experiment/together.h"
+#include "weft/files/error.h"
+
+namespace weft::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+using at::Tensor;
+
+constexpr std::size_t kKept = 2;
+constexpr const char* kPrefix = "step-";
+
+std::string dtype_name(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }
+
+fs::path folder_of(const fs::path& run) { return run / "checkpoints"; }
+
+std::string name_of(std::int64_t step) {
+  std::string number = std::to_string(step);
+  return kPrefix + std::string(number.size() < 8 ? 8 - number.size() : 0, '0') + number;
+}
+
+// One rank writes what several have: those with the first images, and of what is whole in a group its first rank.
+bool writes(const Parameter& parameter, const Mesh& mesh) {
+  const std::int64_t rank = mesh.world()->rank();
+  if (parameter.only_here) return true;
+  if (is_whole(parameter)) return rank == 0;
+  return rank < mesh.plan().tiles[0] * mesh.plan().tiles[1];
+}
+
+void write_shard(const fs::path& folder, const std::vector<Parameter>& state, const Mesh& mesh) {
+  std::vector<Tensor> kept;  // contiguous
+  std::vector<TensorBytes> tensors;
+  Metadata places;
+  for (const Parameter& parameter : state) {
+    if (!writes(parameter, mesh) || parameter.value.numel() == 0) continue;
+    kept.push_back(parameter.value.detach().contiguous());
+    tensors.push_back(
+        {parameter.name, dtype_name(kept.back()), kept.back().sizes().vec(), kept.back().const_data_ptr()});
+    places[parameter.name] = describe_piece(parameter.whole, parameter.part);
+  }
+  const std::string name =
+      "shard-" + std::to_string(mesh.world()->rank()) + "-of-" + std::to_string(mesh.world()->size()) + ".safetensors";
+  write_safetensors(folder / name, tensors, places);
+}
+
+void sync_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY);
+  if (descriptor < 0) files::throw_errno("open", folder);
+  const int failed = ::fsync(descriptor);
+  ::close(descriptor);
+  if (failed != 0) files::throw_errno("bring to the disk", folder);
+}
+
+// Whole ones, latest first.
+std::vector<fs::path> whole_checkpoints(const fs::path& run) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_of(run), ignored)) {
+    const bool named = entry.path().filename().string().starts_with(kPrefix);
+    if (named && fs::exists(entry.path() / kIndexFile, ignored)) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end(), std::greater<>());
+  return found;
+}
+
+void publish(const fs::path& run, const fs::path& partial, std::int64_t step, CheckpointIndex index) {
+  index.tensors = index_of_shards(partial).tensors;
+  write_index(partial, index);
+  sync_folder(partial);
+  fs::rename(partial, folder_of(run) / name_of(step));
+  sync_folder(folder_of(run));
+  const auto all = whole_checkpoints(run);
+  for (std::size_t i = kKept; i < all.size(); ++i) fs::remove_all(all[i]);
+}
+
+// The cells of `box` of a whole tensor, from the pieces that hold them.
+Tensor assembled(const fs::path& folder, const std::string& name, const IndexedTensor& tensor,
+                 const partition::Box& box, const Tensor& like) {
+  Tensor result = at::empty(box.sizes(), like.options().requires_grad(false));
+  for (const Piece& piece : tensor.pieces) {
+    const partition::Box shared = piece.box.intersect(box);
+    if (shared.empty()) continue;
+    Tensor stored = at::empty(piece.box.sizes(), result.options());
+    SafetensorsFile(folder / piece.file)
+        .read(name, stored.mutable_data_ptr(), static_cast<std::int64_t>(stored.nbytes()));
+    const auto relative = [&](const partition::Box& origin) {
+      partition::Box moved = shared;
+      for (std::size_t i = 0; i < moved.dims(); ++i) {
+        moved.ranges[i].begin -= origin.ranges[i].begin;
+        moved.ranges[i].end -= origin.ranges[i].begin;
+      }
+      return moved;
+    };
+    cut(result, relative(box)).copy_(cut(stored, relative(piece.box)));
+  }
+  return result;
+}
+
+const IndexedTensor& matching(const CheckpointIndex& index, const Parameter& parameter, const fs::path& folder) {
+  const auto found = index.tensors.find(parameter.name);
+  if (found == index.tensors.end()) {
+    throw CheckpointError("weft: expected a tensor '" + parameter.name + "' in " + folder.string() +
+                          ", got none: was it written by another experiment?");
+  }
+  if (found->second.shape != parameter.whole || found->second.dtype != dtype_name(parameter.value)) {
+    throw CheckpointError("weft: expected tensor '" + parameter.name + "' of this experiment's shape and type in " +
+                          folder.string() + ", got another");
+  }
+  return found->second;
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& run, const std::vector<Parameter>& state, const CheckpointIndex& facts,
+                     std::int64_t step, const Mesh& mesh) {
+  const fs::path partial = folder_of(run) / ("." + name_of(step) + ".partial");
+  const bool first = mesh.world()->rank() == 0;
+  bool there = false;
+  together(mesh.world(), "checkpoint begin", [&] {
+    if (!first) return;
+    there = fs::exists(folder_of(run) / name_of(step) / kIndexFile);
+    fs::remove_all(partial);
+    fs::create_directories(partial);
+  });
+  together(mesh.world(), "checkpoint write", [&] { write_shard(partial, state, mesh); });
+  together(mesh.world(), "checkpoint publish", [&] {
+    if (!first) return;
+    // A run that went on from an earlier one comes to the same numbers.
+    if (there) fs::remove_all(partial);
+    if (!there) publish(run, partial, step, facts);
+  });
+}
+
+std::optional<fs::path> latest_checkpoint(const fs::path& run) {
+  const auto all = whole_checkpoints(run);
+  return all.empty() ? std::nullopt : std::optional<fs::path>(all.front());
+}
+
+void load_checkpoint(const fs::path& folder, const CheckpointIndex& index, const std::vector<Parameter>& state) {
+  const at::NoGradGuard no_grad;
+  std::vector<Tensor> values;
+  for (const Parameter& parameter : state) {
+    values.push_back(
+        assembled(folder, parameter.name, matching(index, parameter, folder), parameter.part, parameter.value));
+  }
+  for (std::size_t i = 0; i < state.size(); ++i) state[i].value.detach().copy_(values[i]);
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,114 @@
+#include "weft/experiment/dataset.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "weft/data/cache.h"
+#include "weft/data/file.h"
+#include "weft/data/known_sets.h"
+#include "weft/data/synthetic.h"
+
+namespace weft::experiment {
+namespace {
+
+using Say = std::function<void(const std::string&)>;
+
+// The first images of another source.
+class FirstImages final : public data::ImageSource {
+ public:
+  FirstImages(std::unique_ptr<data::ImageSource> all, std::int64_t count) : all_(std::move(all)), set_(all_->set()) {
+    set_.count = std::min(set_.count, count);
+  }
+  [[nodiscard]] const data::ImageSet& set() const override { return set_; }
+  std::int64_t read(std::span<std::uint8_t> pixels) override { return all_->read(pixels); }
+
+ private:
+  std::unique_ptr<data::ImageSource> all_;
+  data::ImageSet set_;
+};
+
+data::ImageOrigin limited(data::ImageOrigin origin, const std::optional<std::int64_t>& count) {
+  if (!count) return origin;
+  origin.name += " first " + std::to_string(*count);
+  origin.open = [open = origin.open, count = *count] { return std::make_unique<FirstImages>(open(), count); };
+  return origin;
+}
+
+data::KnownSet synthetic(const DatasetSpec& spec, std::uint64_t seed) {
+  data::SyntheticOptions options;
+  options.picture = spec.classes > 2 ? data::Picture::kBlobs : data::Picture::kToyImages;
+  options.count = spec.images;
+  options.channels = spec.maps;
+  options.height = spec.shape[0];
+  options.width = spec.shape[1];
+  options.classes = spec.classes;
+  options.seed = seed;
+  data::SyntheticOptions later = options;
+  later.first = options.count;
+  later.count = std::max<std::int64_t>(1, spec.images / 4);
+  return {data::synthetic_origin(options, "train"), data::synthetic_origin(later, "test"), {}};
+}
+
+data::KnownSet known_set(const DatasetSpec& spec, const std::optional<std::filesystem::path>& folder) {
+  return spec.kind == "cifar10" ? data::cifar10_set(folder) : data::mnist_set(folder);
+}
+
+struct Found {
+  data::KnownSet set;
+  bool where_the_file_says = true;
+};
+
+Found find_set(const Experiment& experiment, const Say& say) {
+  const DatasetSpec& spec = experiment.dataset;
+  if (spec.kind == "toy_images") return {synthetic(spec, experiment.seed)};
+  if (spec.folder.empty()) return {known_set(spec, std::nullopt)};
+  try {
+    return {known_set(spec, spec.folder)};
+  } catch (const data::DataError&) {
+    if (!spec.folder_may_be_absent) throw;
+  }
+  Found found{known_set(spec, std::nullopt), false};
+  say("no " + spec.kind + " in " + spec.folder.string() + ", taken from " +
+      found.set.train.files.front().parent_path().string() + " instead");
+  return found;
+}
+
+std::string expanded(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  return home != nullptr && path.starts_with("~/") ? home + path.substr(1) : path;
+}
+
+data::PartOptions part_options(const Experiment& experiment, const RankPlan& plan, std::int64_t rank) {
+  data::PartOptions options;
+  options.split = data::Split(plan.shards, partition::Grid(plan.tiles));
+  options.rank = plan.copies > 1 ? 0 : rank;
+  options.order.size = experiment.model.batch_size;
+  options.order.seed = experiment.seed;
+  options.order.shuffle = experiment.dataset.shuffle;
+  options.sample_pct = experiment.dataset.sample * 100;
+  options.sample_seed = experiment.seed;
+  return options;
+}
+
+}  // namespace
+
+Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::int64_t rank, const Say& say) {
+  const Found found = find_set(experiment, say);
+  for (const std::string& note : found.set.notes) say(note);
+  data::CacheOptions cache;
+  cache.say = say;
+  // A cache beside data that is not there would be of other data.
+  if (found.where_the_file_says && plan.copies == 1) cache.path = expanded(experiment.dataset.cache);
+  data::PartOptions options = part_options(experiment, plan, rank);
+  const data::LoaderOptions loading{.type = experiment.float64 ? at::kDouble : at::kFloat};
+  Dataset dataset;
+  dataset.train = std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
+  options.order.shuffle = false;
+  options.sample_pct = 100;
+  const auto test = limited(found.set.test, experiment.dataset.test_images);
+  dataset.test = std::make_unique<data::Loader>(data::load_part(test, options, cache), options, loading);
+  return dataset;
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,23 @@
+// The images of an experiment: this rank's part of them, in batches.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "weft/data/loader.h"
+#include "weft/experiment/description.h"
+#include "weft/experiment/mesh.h"
+
+namespace weft::experiment {
+
+struct Dataset {
+  std::unique_ptr<data::Loader> train;
+  std::unique_ptr<data::Loader> test;
+};
+
+// `say` gets what a user should know: a cache that was made again, a folder that is not there. Throws data::DataError.
+[[nodiscard]] Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::int64_t rank,
+                                   const std::function<void(const std::string&)>& say);
+
+}  // namespace weft::experiment

@@ -1,0 +1,242 @@
+#include "weft/experiment/document.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "weft/experiment/problems.h"
+
+namespace weft::experiment {
+namespace {
+
+Place place_of(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
+
+// Builds the tree from the parser's events: they come one at a time, so limits hold before memory is spent, and an
+// alias stays a reference however often it is used.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  TreeBuilder(std::string name, const DocumentLimits& limits) : name_(std::move(name)), limits_(limits) {}
+
+  [[nodiscard]] const ValuePtr& root() const noexcept { return root_; }
+
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(make(mark, Value::Kind::kNull, ""), anchor);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
+    auto value = make(mark, Value::Kind::kScalar, tag);
+    value->text = text;
+    value->quoted = tag == "!";
+    add(std::move(value), anchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    open(make(mark, Value::Kind::kSequence, tag), anchor);
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    open(make(mark, Value::Kind::kMapping, tag), anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapEnd() override { close(); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) fail(mark, "expected an alias of an earlier anchor, got one that nothing has");
+    for (const Open& level : open_) {
+      if (level.value == found->second) fail(mark, "expected an alias of a finished value, got one of itself");
+    }
+    count(mark, 1);
+    put(found->second, place_of(mark));
+  }
+
+ private:
+  struct Open {
+    ValuePtr value;
+    std::string key;
+    Place key_place;
+    bool has_key = false;
+    std::set<std::string> keys{};
+    std::vector<Entry> merged{};  // from <<, which what is written here overrides
+  };
+
+  [[noreturn]] void fail(const Place& place, const std::string& text) const {
+    throw ExperimentError(located(name_, place, text));
+  }
+  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& text) const { fail(place_of(mark), text); }
+
+  void count(const YAML::Mark& mark, std::size_t more) { count(place_of(mark), more); }
+  void count(const Place& place, std::size_t more) {
+    values_ += more;
+    if (values_ > limits_.values) {
+      fail(place, "expected a file of at most " + std::to_string(limits_.values) + " values, got more");
+    }
+  }
+
+  ValuePtr make(const YAML::Mark& mark, Value::Kind kind, const std::string& tag) {
+    count(mark, 1);
+    auto value = std::make_shared<Value>();
+    value->kind = kind;
+    value->place = place_of(mark);
+    if (tag != "?" && tag != "!") value->tag = tag;
+    return value;
+  }
+
+  void add(ValuePtr value, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) anchors_[anchor] = value;
+    const Place place = value->place;
+    put(std::move(value), place);
+  }
+
+  void open(ValuePtr value, YAML::anchor_t anchor) {
+    if (open_.size() >= limits_.depth) {
+      fail(value->place, "expected at most " + std::to_string(limits_.depth) + " levels of nesting, got more");
+    }
+    if (anchor != YAML::NullAnchor) anchors_[anchor] = value;
+    open_.push_back({std::move(value), {}, {}});
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    for (Entry& entry : done.merged) {
+      if (done.keys.insert(entry.key).second) done.value->entries.push_back(std::move(entry));
+    }
+    const Place place = done.value->place;
+    put(std::move(done.value), place);
+  }
+
+  void put(ValuePtr value, const Place& place) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().value->kind == Value::Kind::kSequence) {
+      open_.back().value->items.push_back(std::move(value));
+    } else if (!open_.back().has_key) {
+      take_key(*value, place);
+    } else {
+      take_value(std::move(value));
+    }
+  }
+
+  void take_key(const Value& key, const Place& place) {
+    if (key.kind != Value::Kind::kScalar) fail(place, "expected a word as a key, got " + key.describe());
+    Open& mapping = open_.back();
+    if (key.text != "<<" && !mapping.keys.insert(key.text).second) {
+      fail(place, "expected each key once, got '" + key.text + "' again");
+    }
+    mapping.key = key.text;
+    mapping.key_place = place;
+    mapping.has_key = true;
+  }
+
+  void take_value(ValuePtr value) {
+    Open& mapping = open_.back();
+    mapping.has_key = false;
+    if (mapping.key == "<<") return merge(mapping, *value);
+    mapping.value->entries.push_back({mapping.key, mapping.key_place, std::move(value)});
+  }
+
+  // YAML's merge key: the entries of a mapping, or of several, earlier ones first.
+  void merge(Open& mapping, const Value& from) {
+    if (from.kind == Value::Kind::kSequence) {
+      for (const ValuePtr& item : from.items) merge_one(mapping, *item);
+    } else {
+      merge_one(mapping, from);
+    }
+  }
+  void merge_one(Open& mapping, const Value& from) {
+    if (from.kind != Value::Kind::kMapping) {
+      fail(mapping.key_place, "expected a mapping to merge by '<<', got " + from.describe());
+    }
+    count(mapping.key_place, from.entries.size());
+    mapping.merged.insert(mapping.merged.end(), from.entries.begin(), from.entries.end());
+  }
+
+  std::string name_;
+  DocumentLimits limits_;
+  std::size_t values_ = 0;
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, ValuePtr> anchors_;
+  ValuePtr root_;
+};
+
+// yaml-cpp takes any bytes; a file of another kind shall be called so.
+void require_text(const std::string& text, const std::string& name, const DocumentLimits& limits) {
+  if (text.size() > limits.bytes) {
+    throw ExperimentError(located(name, {},
+                                  "expected a YAML file of at most " + std::to_string(limits.bytes) + " bytes, got " +
+                                      std::to_string(text.size())));
+  }
+  const auto control = std::find_if(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t';
+  });
+  if (control == text.end()) return;
+  throw ExperimentError(located(name, {1 + std::count(text.begin(), control, '\n'), 1},
+                                "expected YAML text, got a byte that no text has: is this another kind of file?"));
+}
+
+}  // namespace
+
+ValuePtr Value::find(const std::string& key) const {
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == key; });
+  return found == entries.end() ? nullptr : found->value;
+}
+
+std::string Value::describe() const {
+  constexpr std::size_t kLongest = 40;
+  switch (kind) {
+    case Kind::kNull:
+      return "nothing";
+    case Kind::kSequence:
+      return "a list of " + std::to_string(items.size());
+    case Kind::kMapping:
+      return tag.empty() ? "a mapping" : "an object " + tag.substr(0, 2 * kLongest);
+    case Kind::kScalar:
+      break;
+  }
+  return "'" + (text.size() > kLongest ? text.substr(0, kLongest) + "..." : text) + "'";
+}
+
+ValuePtr parse_document(const std::string& text, const std::string& name, const DocumentLimits& limits) {
+  require_text(text, name, limits);
+  TreeBuilder tree(name, limits);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    if (!parser.HandleNextDocument(tree) || tree.root() == nullptr) {
+      throw ExperimentError(located(name, {}, "expected an experiment, got an empty file"));
+    }
+    const ValuePtr root = tree.root();
+    if (parser.HandleNextDocument(tree)) {
+      throw ExperimentError(located(name, tree.root()->place, "expected one document, got another behind '---'"));
+    }
+    return root;
+  } catch (const YAML::Exception& error) {
+    throw ExperimentError(located(name, place_of(error.mark), "expected YAML, got an error: " + error.msg));
+  }
+}
+
+ValuePtr read_document(const std::filesystem::path& path, const DocumentLimits& limits) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) {
+    throw ExperimentError("expected a file " + path.string() + " with an experiment, got " +
+                          (std::filesystem::exists(path, failed) ? "something that is no file" : "none of that name"));
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw ExperimentError("expected a file that this process may read, got " + path.string());
+  std::string text(limits.bytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return parse_document(text, path.string(), limits);
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,188 @@
+#include "weft/experiment/fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "weft/experiment/spelling.h"
+
+namespace weft::experiment {
+namespace {
+
+template <class Number>
+std::optional<Number> parse_number(const std::string& text) {
+  Number number{};
+  const char* begin = text.data();
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') ++begin;
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+bool plain_scalar(const Value& value) { return value.kind == Value::Kind::kScalar && !value.quoted; }
+
+std::string bounds(const IntegerRange& range) {
+  if (range.least == std::numeric_limits<std::int64_t>::min()) return "a whole number";
+  return "a whole number from " + std::to_string(range.least) + " to " + std::to_string(range.most);
+}
+
+std::string bounds(const NumberRange& range) {
+  std::ostringstream text;
+  text << "a number";
+  if (range.least != -std::numeric_limits<double>::max()) text << " of at least " << range.least;
+  if (range.most != std::numeric_limits<double>::max()) text << " and at most " << range.most;
+  return text.str();
+}
+
+}  // namespace
+
+std::optional<std::int64_t> as_integer(const Value& value) {
+  return plain_scalar(value) ? parse_number<std::int64_t>(value.text) : std::nullopt;
+}
+
+std::optional<double> as_number(const Value& value) {
+  if (!plain_scalar(value)) return std::nullopt;
+  const auto number = parse_number<double>(value.text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+std::optional<bool> as_boolean(const Value& value) {
+  if (!plain_scalar(value)) return std::nullopt;
+  for (const char* yes : {"true", "True", "TRUE", "yes", "Yes", "on"}) {
+    if (value.text == yes) return true;
+  }
+  for (const char* no : {"false", "False", "FALSE", "no", "No", "off"}) {
+    if (value.text == no) return false;
+  }
+  return std::nullopt;
+}
+
+Fields::Fields(const Value& mapping, std::string what, Problems& problems)
+    : value_(mapping), what_(std::move(what)), problems_(problems) {
+  // An object without entries may be written as an empty one.
+  if (mapping.kind == Value::Kind::kMapping || mapping.kind == Value::Kind::kNull) return;
+  problems_.add(mapping.place, "expected " + what_ + " as a mapping of keys, got " + mapping.describe());
+}
+
+Fields::~Fields() {
+  for (const Entry& entry : value_.entries) {
+    if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
+    const auto meant = nearest(entry.key, known_);
+    problems_.add(entry.place, "unknown key '" + entry.key + "' in " + what_ + "; " +
+                                   (meant ? "did you mean '" + *meant + "'?" : "known are " + listed(known_)));
+  }
+}
+
+const Value* Fields::take(const std::string& key) {
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
+  const ValuePtr found = value_.find(key);
+  return found == nullptr || found->kind == Value::Kind::kNull ? nullptr : found.get();
+}
+
+void Fields::refuse(const std::string& key, const Value& value, const std::string& expected) {
+  problems_.add(value.place, "expected '" + key + "' of " + what_ + " to be " + expected + ", got " + value.describe());
+}
+
+Place Fields::place_of(const std::string& key) const {
+  const ValuePtr found = value_.find(key);
+  return found ? found->place : value_.place;
+}
+
+std::optional<std::int64_t> Fields::integer(const std::string& key, const IntegerRange& range) {
+  const Value* const value = take(key);
+  if (value == nullptr) return std::nullopt;
+  const auto number = as_integer(*value);
+  if (number && *number >= range.least && *number <= range.most) return number;
+  refuse(key, *value, bounds(range));
+  return std::nullopt;
+}
+
+std::optional<double> Fields::number(const std::string& key, const NumberRange& range) {
+  const Value* const value = take(key);
+  if (value == nullptr) return std::nullopt;
+  const auto number = as_number(*value);
+  if (number && *number >= range.least && *number <= range.most) return number;
+  refuse(key, *value, bounds(range));
+  return std::nullopt;
+}
+
+std::optional<bool> Fields::boolean(const std::string& key) {
+  const Value* const value = take(key);
+  if (value == nullptr) return std::nullopt;
+  const auto truth = as_boolean(*value);
+  if (!truth) refuse(key, *value, "true or false");
+  return truth;
+}
+
+std::optional<std::string> Fields::text(const std::string& key) {
+  const Value* const value = take(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->kind == Value::Kind::kScalar) return value->text;
+  refuse(key, *value, "text");
+  return std::nullopt;
+}
+
+std::optional<std::string> Fields::choice(const std::string& key, const std::vector<std::string>& names) {
+  const Value* const value = take(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->kind == Value::Kind::kScalar && std::find(names.begin(), names.end(), value->text) != names.end()) {
+    return value->text;
+  }
+  const auto meant = value->kind == Value::Kind::kScalar ? nearest(value->text, names) : std::nullopt;
+  refuse(key, *value, "one of " + listed(names));
+  if (meant) problems_.add(value->place, "did you mean '" + *meant + "'?");
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::int64_t>> Fields::sizes(const std::string& key, const IntegerRange& range) {
+  const Value* const value = take(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::int64_t> result;
+  const auto append = [&](const Value& item) {
+    const auto number = as_integer(item);
+    if (!number || *number < range.least || *number > range.most) return false;
+    result.push_back(*number);
+    return true;
+  };
+  const bool fits = value->kind == Value::Kind::kSequence
+                        ? !value->items.empty() && value->items.size() <= 3 &&
+                              std::all_of(value->items.begin(), value->items.end(),
+                                          [&](const ValuePtr& item) { return append(*item); })
+                        : append(*value);
+  if (fits) return result;
+  refuse(key, *value, bounds(range) + ", or a list of them");
+  return std::nullopt;
+}
+
+const Value* Fields::any(const std::string& key) { return take(key); }
+
+const Value* Fields::mapping(const std::string& key) {
+  const Value* const value = take(key);
+  if (value == nullptr || value->kind == Value::Kind::kMapping) return value;
+  refuse(key, *value, "a mapping");
+  return nullptr;
+}
+
+const Value* Fields::list(const std::string& key) {
+  const Value* const value = take(key);
+  if (value == nullptr || value->kind == Value::Kind::kSequence) return value;
+  refuse(key, *value, "a list");
+  return nullptr;
+}
+
+void Fields::require(const std::string& key) {
+  if (take(key) == nullptr) problems_.add(value_.place, "expected '" + key + "' in " + what_ + ", got none");
+}
+
+void Fields::accept(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) static_cast<void>(take(key));
+}
+
+void Fields::accept_ending(const std::string& end) {
+  for (const Entry& entry : value_.entries) {
+    if (entry.key.ends_with(end)) known_.push_back(entry.key);
+  }
+}
+
+}  // namespace weft::experiment

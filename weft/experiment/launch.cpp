@@ -1,0 +1,101 @@
+#include "weft/experiment/launch.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+
+namespace weft::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<fs::path> above(const fs::path& program, const std::vector<std::string>& places) {
+  std::error_code ignored;
+  for (fs::path folder = program.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    for (const std::string& place : places) {
+      if (fs::exists(folder / place, ignored)) return folder / place;
+    }
+  }
+  return std::nullopt;
+}
+
+// From the environment, from around this program, or left to PATH.
+fs::path find(const char* variable, const std::vector<std::string>& places, const char* name) {
+  const char* given = std::getenv(variable);
+  if (given != nullptr && *given != '\0') return given;
+  std::error_code ignored;
+  const auto found = above(fs::read_symlink("/proc/self/exe", ignored), places);
+  return found.value_or(name);
+}
+
+std::vector<char*> arguments_of(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
+volatile std::sig_atomic_t child = 0;
+volatile std::sig_atomic_t passed_on = 0;
+volatile std::sig_atomic_t forward_signal = SIGTERM;
+
+extern "C" void pass_on(int /*signal*/) {
+  passed_on = passed_on + 1;
+  if (child > 0) kill(static_cast<pid_t>(child), passed_on > 2 ? SIGKILL : static_cast<int>(forward_signal));
+}
+
+int wait_for(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0) {
+    if (errno != EINTR) return EXIT_FAILURE;
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+fs::path find_launcher() { return find("WEFT_MPIRUN", {"mpirun", "scripts/mpirun", ".venv/bin/mpirun"}, "mpirun"); }
+
+fs::path find_python() { return find("WEFT_PYTHON", {"python", ".venv/bin/python"}, "python3"); }
+
+bool under_launcher() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK"}) {
+    if (std::getenv(variable) != nullptr) return true;
+  }
+  return false;
+}
+
+void become(const std::vector<std::string>& command) {
+  std::fflush(nullptr);
+  execvp(command.front().c_str(), arguments_of(command).data());
+  std::perror(("weft: " + command.front()).c_str());
+}
+
+int run_program(const std::vector<std::string>& command, int forward_as) {
+  forward_signal = forward_as;
+  struct sigaction action{};
+  action.sa_handler = &pass_on;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  const pid_t process = fork();
+  if (process < 0) {
+    std::perror("weft: fork");
+    return EXIT_FAILURE;
+  }
+  if (process == 0) {
+    // A group of its own: Ctrl-C would reach the launcher too, which then kills the ranks at once.
+    setpgid(0, 0);
+    become(command);
+    std::_Exit(127);
+  }
+  child = process;
+  return wait_for(process);
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,39 @@
+#include "weft/experiment/load.h"
+
+#include "weft/experiment/emit.h"
+#include "weft/experiment/forms.h"
+#include "weft/experiment/sizes.h"
+
+namespace weft::experiment {
+namespace {
+
+Experiment described(Value& root, const std::string& name, const std::vector<std::string>& overrides) {
+  for (const std::string& assignment : overrides) apply_override(root, assignment);
+  Problems problems(name);
+  Experiment experiment = root.tag.empty() ? read_plain_form(root, problems) : read_neon_form(root, problems);
+  problems.throw_if_any();
+  check_model(experiment, layer_sizes(experiment, problems), problems);
+  problems.throw_if_any();
+  experiment.file = name;
+  if (experiment.name.empty()) experiment.name = std::filesystem::path(name).stem().string();
+  return experiment;
+}
+
+}  // namespace
+
+ResolvedExperiment resolve_experiment(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  const ValuePtr root = read_document(path);
+  Experiment experiment = described(*root, path.string(), overrides);
+  return {std::move(experiment), to_yaml(*root)};
+}
+
+Experiment load_experiment(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  return resolve_experiment(path, overrides).experiment;
+}
+
+Experiment parse_experiment(const std::string& text, const std::string& name,
+                            const std::vector<std::string>& overrides) {
+  return described(*parse_document(text, name), name, overrides);
+}
+
+}  // namespace weft::experiment

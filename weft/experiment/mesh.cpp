@@ -1,0 +1,93 @@
+#include "weft/experiment/mesh.h"
+
+#include <algorithm>
+
+#include "weft/mpi/team.h"
+
+namespace weft::experiment {
+namespace {
+
+[[noreturn]] void refuse(const Experiment& experiment, const std::string& text) {
+  throw ExperimentError(located(experiment.file, experiment.place, text));
+}
+
+bool spreads_layers(const Experiment& experiment) {
+  const auto& layers = experiment.model.layers;
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerSpec& layer) { return layer.kind == LayerKind::kResidualStack; });
+}
+
+RankPlan unsplit(const Experiment& experiment, std::int64_t ranks) {
+  if (ranks > 1 && !spreads_layers(experiment)) {
+    refuse(experiment, "expected 1 rank, because this experiment is not split, got " + std::to_string(ranks) +
+                           "; set dist_flag and the Dist classes in neon's form, split: tiles or batch in weft's");
+  }
+  return {.copies = ranks};
+}
+
+void require_strict(const Experiment& experiment, std::int64_t ranks) {
+  if (ranks == 1 || ranks == 4 || ranks == 16) return;
+  refuse(experiment, "expected 1, 4 or 16 ranks with strict_neon, got " + std::to_string(ranks));
+}
+
+// A tile without any image cells would only wait for the others.
+void require_cells(const Experiment& experiment, const RankPlan& plan) {
+  const Extent image = image_extent(experiment.dataset);
+  for (std::size_t i = 0; i < plan.tiles.size(); ++i) {
+    if (plan.tiles[i] <= image.shape[i]) continue;
+    refuse(experiment, "expected at most " + std::to_string(image.shape[i]) + (i == 0 ? " rows" : " columns") +
+                           " of tiles, because images are " + image.describe() + ", got " +
+                           std::to_string(plan.tiles[i]));
+  }
+}
+
+}  // namespace
+
+Sizes squarest_grid(std::int64_t ranks) {
+  std::int64_t columns = 1;
+  for (std::int64_t i = 1; i * i <= ranks; ++i) {
+    if (ranks % i == 0) columns = i;
+  }
+  return {ranks / columns, columns};
+}
+
+RankPlan plan_ranks(const Experiment& experiment, std::int64_t ranks) {
+  const SplitSpec& split = experiment.split;
+  if (split.strict_neon) require_strict(experiment, ranks);
+  if (split.mode == SplitSpec::Mode::kNone) return unsplit(experiment, ranks);
+  RankPlan plan;
+  plan.shards = split.mode == SplitSpec::Mode::kBatch ? ranks : std::min(split.batch_parts, ranks);
+  if (ranks % plan.shards != 0) {
+    refuse(experiment, "expected a multiple of " + std::to_string(plan.shards) + " ranks, one group for each part of " +
+                           "a batch, got " + std::to_string(ranks));
+  }
+  plan.tiles = split.grid.value_or(squarest_grid(ranks / plan.shards));
+  if (plan.tiles[0] * plan.tiles[1] * plan.shards != ranks) {
+    refuse(experiment, "expected " + std::to_string(plan.tiles[0] * plan.tiles[1] * plan.shards) +
+                           " ranks for the grid in the file, got " + std::to_string(ranks));
+  }
+  if (plan.shards > experiment.model.batch_size) {
+    refuse(experiment, "expected at most " + std::to_string(experiment.model.batch_size) +
+                           " parts of a batch, one image each, got " + std::to_string(plan.shards));
+  }
+  require_cells(experiment, plan);
+  return plan;
+}
+
+Mesh::Mesh(const Comm& world, const RankPlan& plan) : plan_(plan), world_(world) {
+  const int rank = world->rank();
+  const auto per_shard = static_cast<int>(plan.tiles[0] * plan.tiles[1]);
+  const bool copies = plan.copies > 1;
+  const int shard = copies ? rank : rank / per_shard;
+  const int tile = copies ? rank : rank % per_shard;
+  const Comm same_images = mpi::Team::adopt(world->origin().split(shard, rank));
+  shards_ = mpi::Team::adopt(world->origin().split(tile, rank));
+  tiles_ = c10::make_intrusive<spatial::RankGrid>(same_images, plan.tiles);
+  row_ = c10::make_intrusive<spatial::RankGrid>(same_images, Sizes{plan.tiles[0] * plan.tiles[1]});
+}
+
+spatial::LayoutPtr Mesh::layout(const Sizes& shape) const {
+  return spatial::Layout::balanced(shape.size() == 1 ? row_ : tiles_, shape);
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,136 @@
+#include "weft/experiment/forms.h"
+#include "weft/experiment/neon_classes.h"
+#include "weft/experiment/neon_layers.h"
+
+namespace weft::experiment {
+namespace {
+
+const std::vector<std::string> kModes{"halopar", "vecpar", "datapar", "modelpar", "halodatapar"};
+
+// The last one said counts; datapar splits batches, all others the image or the vector.
+void read_mode(Fields& fields, SplitSpec& split) {
+  const auto mode = fields.choice("dist_mode", kModes);
+  if (!mode) return;
+  split.mode = *mode == "datapar" ? SplitSpec::Mode::kBatch : SplitSpec::Mode::kTiles;
+  if (*mode == "halodatapar") split.batch_parts = 2;
+}
+
+void read_backend(const Value& value, Experiment& experiment, Problems& problems) {
+  static_cast<void>(neon_class(value, "a backend",
+                               {"neon.backends._numpy.Numpy", "neon.backends.numpy.Numpy", "neon.backends.cpu.CPU",
+                                "neon.backends.unpadded.UnpaddedCPU"},
+                               problems));
+  Fields fields(value, "a backend", problems);
+  experiment.seed = static_cast<std::uint64_t>(fields.integer("rng_seed", kCount).value_or(0));
+  experiment.float64 = fields.text("default_dtype").value_or("").find("float64") != std::string::npos;
+  fields.accept_ending("_dtype");
+}
+
+void read_dataset(const Value& value, Experiment& experiment, Problems& problems) {
+  const auto known = neon_class(
+      value, "a data set",
+      {"neon.datasets.mnist.MNIST", "neon.datasets.cifar10.CIFAR10", "neon.datasets.synthetic.ToyImages"}, problems);
+  if (!known) return;
+  DatasetSpec& dataset = experiment.dataset;
+  dataset.place = value.place;
+  if (known->ends_with("CIFAR10")) dataset.kind = "cifar10";
+  if (known->ends_with("ToyImages")) dataset.kind = "toy_images";
+  Fields fields(value, "a data set", problems);
+  dataset.split = fields.boolean("dist_flag").value_or(false);
+  read_mode(fields, experiment.split);
+  dataset.folder = fields.text("repo_path").value_or("");
+  dataset.folder_may_be_absent = true;
+  dataset.sample = fraction_of_sample(fields.number("sample_pct", {.least = 0, .most = 100}).value_or(100));
+  dataset.cache = fields.text("serialized_path").value_or("");
+  dataset.test_images = fields.integer("num_test_sample", kCount);
+  if (dataset.kind == "toy_images") {
+    dataset.images = fields.integer("num_examples", kSize).value_or(dataset.images);
+    dataset.shape = pair_of(fields.sizes("ifmshape"), dataset.shape);
+    dataset.classes = fields.integer("num_classes", {.least = 2, .most = 1000}).value_or(dataset.classes);
+  }
+  fields.accept({"backend", "raw_base_url"});
+  fields.accept_ending("_dtype");
+}
+
+void read_gb_keys(Fields& fields, Pretraining& pretraining) {
+  pretraining.wanted = fields.boolean("pretraining").value_or(false);
+  pretraining.epochs = fields.integer("num_pretrain_epochs", kCount).value_or(0);
+  pretraining.initial_epochs = fields.integer("num_initial_epochs", kCount).value_or(0);
+  pretraining.spot_check = fields.boolean("spot_check").value_or(false);
+  pretraining.visualize = fields.boolean("visualize").value_or(false);
+  if (const Value* cost = fields.any("pretrain_cost")) static_cast<void>(neon_cost(*cost, fields.problems()));
+}
+
+void read_model(const Value& value, Experiment& experiment, Problems& problems) {
+  ModelSpec& model = experiment.model;
+  model.place = value.place;
+  const auto name = neon_model(value, problems);
+  if (!name) return;
+  model.split = name->ends_with("Dist");
+  model.name = model.split ? name->substr(0, name->size() - 4) : *name;
+  Fields fields(value, "a model", problems);
+  for (const char* needed : {"num_epochs", "batch_size", "cost", "layers"}) fields.require(needed);
+  model.epochs = fields.integer("num_epochs", kCount).value_or(1);
+  model.batch_size = fields.integer("batch_size", kSize).value_or(1);
+  model.rule.rate = fields.number("learning_rate", kNonNegative).value_or(model.rule.rate);
+  if (const Value* momentum = fields.mapping("momentum")) model.rule.momentum = read_momentum(*momentum, problems);
+  std::optional<double> pretrain_rate = fields.number("pretrain_learning_rate", kNonNegative);
+  if (const Value* rule = fields.any("learning_rule")) {
+    model.rule = read_neon_rule(*rule, model.rule, pretrain_rate, problems);
+  }
+  if (const Value* cost = fields.any("cost")) model.cost = neon_cost(*cost, problems).value_or(model.cost);
+  if (model.name == "GB") read_gb_keys(fields, model.pretraining);
+  const bool tied = model.name == "GB" && fields.boolean("tied_weights").value_or(false);
+  const double sparsity = model.name == "GB" ? fields.number("sparsity", kNonNegative).value_or(0) : 0;
+  if (const Value* layers = fields.list("layers")) {
+    model.layers = read_neon_layers(*layers, model.rule, pretrain_rate.value_or(model.rule.rate), problems);
+  }
+  for (LayerSpec& layer : model.layers) {
+    layer.tied_weights = layer.tied_weights || tied;
+    if (layer.sparsity == 0) layer.sparsity = sparsity;
+  }
+  read_mode(fields, experiment.split);
+  fields.accept({"backend", "dist_flag"});
+  fields.accept_ending("_dtype");
+}
+
+void read_datasets(Fields& fields, Experiment& experiment) {
+  fields.require("datasets");
+  const Value* const list = fields.list("datasets");
+  if (list == nullptr) return;
+  if (list->items.size() != 1) {
+    fields.problems().add(list->place, "expected one data set, got " + std::to_string(list->items.size()));
+  }
+  if (!list->items.empty()) read_dataset(*list->items.front(), experiment, fields.problems());
+}
+
+}  // namespace
+
+Experiment read_neon_form(const Value& root, Problems& problems) {
+  Experiment experiment;
+  experiment.place = root.place;
+  const auto known = neon_class(
+      root, "an experiment",
+      {"neon.experiments.fit_predict_err.FitPredictErrorExperiment", "neon.experiments.fit.FitExperiment"}, problems);
+  if (!known) return experiment;
+  experiment.predict = known->ends_with("FitPredictErrorExperiment");
+  Fields fields(root, "the experiment", problems);
+  const bool dist_flag = fields.boolean("dist_flag").value_or(false);
+  read_mode(fields, experiment.split);
+  fields.require("backend");
+  if (const Value* backend = fields.any("backend")) read_backend(*backend, experiment, problems);
+  read_datasets(fields, experiment);
+  fields.require("model");
+  if (const Value* model = fields.any("model")) read_model(*model, experiment, problems);
+  experiment.split.strict_neon = fields.boolean("strict_neon").value_or(false);
+  experiment.name = fields.text("name").value_or("");
+  experiment.checkpoint_steps = fields.integer("checkpoint_every", kCount).value_or(0);
+  if (const Value* logging = fields.mapping("logging")) {
+    Fields lines(*logging, "logging", problems);
+    lines.accept({"level", "format", "file"});
+  }
+  if (!dist_flag && !experiment.model.split) experiment.split.mode = SplitSpec::Mode::kNone;
+  return experiment;
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,84 @@
+#include <charconv>
+
+#include "weft/experiment/document.h"
+#include "weft/experiment/problems.h"
+#include "weft/experiment/spelling.h"
+
+namespace weft::experiment {
+namespace {
+
+[[noreturn]] void fail(const std::string& assignment, const std::string& text) {
+  throw ExperimentError("--set " + assignment + ": " + text);
+}
+
+// "layers[2].nofm" -> layers, 2, nofm.
+std::vector<std::string> steps_of(const std::string& path) {
+  std::vector<std::string> steps(1);
+  for (const char c : path) {
+    if (c == '.' || c == '[') {
+      steps.emplace_back();
+    } else if (c != ']') {
+      steps.back() += c;
+    }
+  }
+  // "a[0].b" leaves an empty step between ']' and '.'.
+  std::erase_if(steps, [](const std::string& step) { return step.empty(); });
+  return steps;
+}
+
+ValuePtr* item_of(Value& list, const std::string& step) {
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), number);
+  if (error == std::errc() && end == step.data() + step.size()) {
+    return number < list.items.size() ? &list.items[number] : nullptr;
+  }
+  for (ValuePtr& item : list.items) {
+    const ValuePtr name = item->find("name");
+    if (name && name->text == step) return &item;
+  }
+  return nullptr;
+}
+
+ValuePtr* entry_of(Value& mapping, const std::string& step) {
+  for (Entry& entry : mapping.entries) {
+    if (entry.key == step) return &entry.value;
+  }
+  return nullptr;
+}
+
+std::string what_is_there(const Value& value) {
+  std::vector<std::string> names;
+  for (const Entry& entry : value.entries) names.push_back(entry.key);
+  return value.kind == Value::Kind::kMapping ? "keys " + listed(names) : value.describe();
+}
+
+}  // namespace
+
+void apply_override(Value& root, const std::string& assignment) {
+  const auto equals = assignment.find('=');
+  if (equals == std::string::npos) fail(assignment, "expected key.key=value, got no '='");
+  const auto steps = steps_of(assignment.substr(0, equals));
+  if (steps.empty()) fail(assignment, "expected key.key=value, got no key");
+  const std::string written = assignment.substr(equals + 1);
+  ValuePtr value = std::make_shared<Value>();
+  if (!written.empty()) value = parse_document(written, "--set " + assignment);
+  Value* at = &root;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const bool last = i + 1 == steps.size();
+    ValuePtr* const found = at->kind == Value::Kind::kSequence ? item_of(*at, steps[i]) : entry_of(*at, steps[i]);
+    if (found == nullptr && last && at->kind == Value::Kind::kMapping) {
+      at->entries.push_back({steps[i], value->place, value});
+      return;
+    }
+    if (found == nullptr) fail(assignment, "expected a '" + steps[i] + "', got " + what_is_there(*at));
+    if (last) {
+      // In place: whoever shares the value by an alias shares the change.
+      const Place place = (*found)->place;
+      **found = *value;
+      (*found)->place = place;
+    }
+    at = found->get();
+  }
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,15 @@
+// The layers of weft's own form: each a mapping of one kind, as `- conv: {maps: 20, kernel: 5}`.
+#pragma once
+
+#include <vector>
+
+#include "weft/experiment/description.h"
+#include "weft/experiment/problems.h"
+
+namespace weft::experiment {
+
+[[nodiscard]] std::vector<LayerSpec> read_plain_layers(const Value& list, Problems& problems);
+// {type: sgd, rate, momentum, weight_decay, schedule}, or {type: adam, ...}.
+[[nodiscard]] LearningRule read_optimizer(const Value& value, Problems& problems);
+
+}  // namespace weft::experiment

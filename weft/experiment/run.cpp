@@ -1,0 +1,198 @@
+#include "weft/experiment/run.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <map>
+
+#include "weft/collective/broadcast.h"
+#include "weft/experiment/checkpoint.h"
+#include "weft/experiment/dataset.h"
+#include "weft/experiment/evaluation.h"
+#include "weft/experiment/load.h"
+#include "weft/experiment/reporter.h"
+#include "weft/experiment/run_folder.h"
+#include "weft/experiment/run_pictures.h"
+#include "weft/experiment/safetensors.h"
+#include "weft/experiment/together.h"
+#include "weft/files/atomic_file.h"
+#include "weft/trace/chrome_trace.h"
+#include "weft/trace/recording.h"
+
+namespace weft::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first rank's text on all ranks.
+std::string announced(const std::string& text, const Comm& comm) {
+  at::Tensor length = at::empty({1}, at::kLong).fill_(static_cast<std::int64_t>(text.size()));
+  length = collective::broadcast(length, comm);
+  at::Tensor bytes = at::empty({length.item<std::int64_t>()}, at::kByte);
+  if (comm->rank() == 0) std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  bytes = collective::broadcast(bytes, comm);
+  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
+}
+
+class ExperimentRun {
+ public:
+  ExperimentRun(const RunOptions& options, const Comm& world)
+      : options_(options),
+        resolved_(resolve_experiment(options.file, options.overrides)),
+        experiment_(resolved_.experiment),
+        first_(world->rank() == 0),
+        reporter_(first_),
+        mesh_(world, plan_ranks(experiment_, world->size())),
+        dataset_(opened()),
+        network_(experiment_, mesh_),
+        training_(experiment_, mesh_, network_, *dataset_.train) {}
+
+  RunEnd run() {
+    choose_folder();
+    if (options_.resume) go_on();
+    together(mesh_.world(), "run folder", [&] {
+      if (first_) begin_folder();
+    });
+    trace::start_recording();
+    const RunEnd end = train();
+    trace::write_chrome_trace(folder_ / "trace.json", mesh_.world()->origin());
+    if (end == RunEnd::kFinished) finish();
+    return end;
+  }
+
+ private:
+  Dataset opened() {
+    Dataset dataset;
+    together(mesh_.world(), "data", [&] {
+      dataset = open_dataset(experiment_, mesh_.plan(), mesh_.world()->rank(),
+                             [&](const std::string& line) { reporter_.say(line); });
+    });
+    return dataset;
+  }
+
+  void choose_folder() {
+    together(mesh_.world(), "run folder", [&] {
+      if (!first_) return;
+      folder_ = options_.out;
+      if (folder_.empty())
+        folder_ = options_.resume ? fs::path("runs") / experiment_.name : fresh_folder("runs", experiment_.name);
+      const bool used = latest_checkpoint(folder_).has_value() || fs::exists(folder_ / "metrics.jsonl");
+      if (used && !options_.resume) {
+        throw ExperimentError("expected a new folder for the run, got " + folder_.string() +
+                              ", which has one; go on with it by --resume, or name another by --out");
+      }
+    });
+    folder_ = announced(folder_.string(), mesh_.world());
+  }
+
+  void begin_folder() {
+    fs::create_directories(folder_);
+    files::write_atomically(folder_ / "config.yaml", resolved_.config);
+    std::vector<Row> rows;
+    for (const LayerRow& row : explain(experiment_, mesh_.plan())) {
+      rows.push_back({{"layer", row.name},
+                      {"kind", row.kind},
+                      {"output", row.output},
+                      {"tile", row.tiles},
+                      {"parameters", std::to_string(row.parameters)}});
+    }
+    write_split(folder_, rows);
+    reporter_.open(folder_, training_.progress().step);
+  }
+
+  void go_on() {
+    const auto checkpoint = latest_checkpoint(folder_);
+    if (!checkpoint) return reporter_.say("no checkpoint in " + folder_.string() + ": starting from the beginning");
+    CheckpointIndex index;
+    together(mesh_.world(), "resume", [&] {
+      index = read_index(*checkpoint);
+      load_checkpoint(*checkpoint, index, training_.state());
+    });
+    const auto whole = [&](const char* name) { return static_cast<std::int64_t>(index.numbers.at(name)); };
+    training_.go_on({.stage = whole("stage"),
+                     .epoch = whole("epoch"),
+                     .batch = whole("batch"),
+                     .step = whole("step"),
+                     .cost_sum = index.numbers.at("cost_sum"),
+                     .mistakes = whole("mistakes"),
+                     .images = whole("images")},
+                    whole("updates"));
+    reporter_.say("going on from " + checkpoint->string());
+  }
+
+  void checkpoint() {
+    const Progress& at = training_.progress();
+    const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+    CheckpointIndex facts{experiment_.name, mesh_.world()->size(), {}, {}};
+    facts.numbers = {{"stage", number(at.stage)},   {"epoch", number(at.epoch)},
+                     {"batch", number(at.batch)},   {"step", number(at.step)},
+                     {"cost_sum", at.cost_sum},     {"mistakes", number(at.mistakes)},
+                     {"images", number(at.images)}, {"updates", number(training_.updates())}};
+    save_checkpoint(folder_, training_.state(), facts, at.step, mesh_);
+  }
+
+  void end_epoch(const StepReport& report) {
+    std::optional<Evaluation> test;
+    if (experiment_.predict && report.stage->kind != Stage::Kind::kPretrain) {
+      test = evaluate(experiment_, mesh_, network_, *dataset_.test);
+    }
+    reporter_.epoch(report, training_.progress(), test);
+  }
+
+  RunEnd train() {
+    const std::int64_t every = experiment_.checkpoint_steps;
+    while (!training_.done()) {
+      const StepReport report = training_.step(stop_requested());
+      reporter_.step(report, training_);
+      if (report.epoch_ended) end_epoch(report);
+      const bool due = every > 0 && training_.progress().step % every == 0;
+      if (report.epoch_ended || report.stopped || due) checkpoint();
+      if (report.stopped && !training_.done()) return stopped();
+    }
+    return RunEnd::kFinished;
+  }
+
+  RunEnd stopped() {
+    reporter_.say("stopped after step " + std::to_string(training_.progress().step) + " of " +
+                  std::to_string(training_.total_steps()) +
+                  ", with a checkpoint; go on by: weft train --resume --out " + folder_.string() + " " +
+                  options_.file.string());
+    return RunEnd::kStopped;
+  }
+
+  void finish() {
+    const std::int64_t step = training_.progress().step;
+    if (experiment_.predict) {
+      for (const auto& [name, images] : {std::pair{"train", dataset_.train.get()}, {"test", dataset_.test.get()}}) {
+        const Evaluation result = evaluate(experiment_, mesh_, network_, *images);
+        reporter_.metric(std::string("final/") + name + "_error", result.error, experiment_.model.epochs, step);
+        if (first_) write_confusion(folder_, name, result.confusion);
+        char line[120];
+        std::snprintf(line, sizeof line, "%s error: %.2f%% of %ld images, cost %.6g", name, 100 * result.error,
+                      static_cast<long>(result.images), result.cost);
+        reporter_.say(line);
+      }
+    }
+    write_run_pictures(folder_, experiment_, mesh_, network_, training_, *dataset_.train, *dataset_.test, reporter_);
+    reporter_.say("written to " + folder_.string() + "; a page of it: weft report " + folder_.string());
+  }
+
+  RunOptions options_;
+  ResolvedExperiment resolved_;
+  const Experiment& experiment_;
+  bool first_;
+  Reporter reporter_;
+  Mesh mesh_;
+  Dataset dataset_;
+  Network network_;
+  Training training_;
+  fs::path folder_;
+};
+
+}  // namespace
+
+RunEnd run_experiment(const RunOptions& options, const Comm& world) { return ExperimentRun(options, world).run(); }
+
+}  // namespace weft::experiment

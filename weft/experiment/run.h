@@ -1,0 +1,31 @@
+// One run of an experiment: data, network, training, checkpoints and the folder with what came of it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/mpi/team.h"
+
+namespace weft::experiment {
+
+struct RunOptions {
+  std::filesystem::path file{};
+  std::vector<std::string> overrides{};
+  std::filesystem::path out{};  // empty: a new folder in runs/
+  bool resume = false;          // go on from the latest checkpoint in `out`
+};
+
+enum class RunEnd : std::uint8_t { kFinished, kStopped };
+
+// Collective over `world`. Rank 0 prints. Throws ExperimentError, data::DataError or CheckpointError on every rank for
+// what has to be changed outside of the program.
+RunEnd run_experiment(const RunOptions& options, const std::shared_ptr<mpi::Team>& world);
+
+// From now on SIGINT, SIGTERM and SIGUSR1 (which launchers pass on) ask for a stop after the step that is under way; a
+// second SIGINT ends the process.
+void stop_on_signals();
+[[nodiscard]] bool stop_requested() noexcept;
+
+}  // namespace weft::experiment

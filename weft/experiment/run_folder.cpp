@@ -1,0 +1,51 @@
+#include "weft/experiment/run_folder.h"
+
+#include <nlohmann/json.hpp>
+
+#include "weft/files/atomic_file.h"
+
+namespace weft::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Bytes that are no UTF-8 may stand in a name from a user's file.
+std::string text_of(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace
+
+fs::path fresh_folder(const fs::path& runs, const std::string& name) {
+  fs::path folder = runs / name;
+  for (int i = 2; fs::exists(folder); ++i) folder = runs / (name + "-" + std::to_string(i));
+  return folder;
+}
+
+void write_split(const fs::path& run, const std::vector<Row>& rows) {
+  Json table = Json::array();
+  for (const Row& row : rows) {
+    Json object = Json::object();
+    for (const auto& [column, value] : row) object[column] = value;
+    table.push_back(object);
+  }
+  files::write_atomically(run / "split.json", text_of(table));
+}
+
+void write_pictures(const fs::path& run, const std::string& file, const std::string& title,
+                    const std::vector<std::int64_t>& shape, const std::vector<Picture>& pictures) {
+  Json images = Json::array();
+  for (const Picture& picture : pictures) images.push_back({{"label", picture.label}, {"pixels", picture.pixels}});
+  const Json json{
+      {"title", title}, {"channels", shape[0]}, {"height", shape[1]}, {"width", shape[2]}, {"images", images}};
+  files::write_atomically(run / "pictures" / (file + ".json"), text_of(json));
+}
+
+void write_confusion(const fs::path& run, const std::string& set,
+                     const std::vector<std::vector<std::int64_t>>& counts) {
+  std::vector<std::string> classes;
+  for (std::size_t i = 0; i < counts.size(); ++i) classes.push_back(std::to_string(i));
+  const Json json{{"title", set == "test" ? "Test set" : "Training set"}, {"classes", classes}, {"counts", counts}};
+  files::write_atomically(run / "pictures" / ("confusion-" + set + ".json"), text_of(json));
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,101 @@
+#include "weft/experiment/run_pictures.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "weft/experiment/run_folder.h"
+#include "weft/experiment/stimuli.h"
+
+namespace weft::experiment {
+namespace {
+
+using at::Tensor;
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kFilters = 64;
+constexpr std::int64_t kReconstructions = 8;
+
+std::vector<double> pixels_of(const Tensor& image) {
+  const Tensor wide = image.detach().to(at::kDouble).contiguous();
+  const auto* data = wide.const_data_ptr<double>();
+  return {data, data + wide.numel()};
+}
+
+// Rows of [filters, maps, height, width]; of more maps than a picture has colours the first.
+void write_filters(const fs::path& run, const std::string& layer, Tensor filters) {
+  if (filters.size(1) != 3) filters = filters.narrow(1, 0, 1);
+  std::vector<Picture> pictures;
+  for (std::int64_t i = 0; i < std::min(filters.size(0), kFilters); ++i) {
+    pictures.push_back({std::to_string(i), pixels_of(filters[i])});
+  }
+  write_pictures(run, "filters-" + layer, "Filters of " + layer, filters.sizes().slice(1).vec(), pictures);
+}
+
+void write_all_filters(const fs::path& run, const Experiment& experiment, const Network& network) {
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    const LayerSpec& spec = experiment.model.layers[i];
+    if (spec.kind == LayerKind::kConvolution) write_filters(run, spec.name, network.parameters(i)[0]->value);
+    if (spec.kind != LayerKind::kLocalFilter || network.parameters(i)[0]->value.numel() == 0) continue;
+    const Tensor weights = network.parameters(i)[0]->value.detach();  // of this rank's outputs
+    write_filters(run, spec.name, weights.flatten(0, 2));
+  }
+}
+
+void write_reconstructions(const fs::path& run, const Network& network, const Training& training, data::Loader& test,
+                           bool writes) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    const Pretrainer* pretrainer = training.pretrainer(i);
+    if (pretrainer == nullptr) continue;
+    test.start(0);
+    const auto batch = test.next();
+    if (!batch) return;
+    const Tensor some = batch->images.narrow(0, 0, std::min(batch->images.size(0), kReconstructions));
+    const auto input = pretrainer->input_of(some);
+    const Tensor before = spatial::gather(input, 0);
+    const Tensor after = spatial::gather(pretrainer->reconstruction(input), 0);
+    if (!writes) continue;
+    std::vector<Picture> pictures;
+    const std::int64_t maps = before.size(1) == 3 ? 3 : 1;
+    for (std::int64_t j = 0; j < before.size(0); ++j) {
+      pictures.push_back({"input " + std::to_string(j), pixels_of(before[j].narrow(0, 0, maps))});
+      pictures.push_back({"reconstruction " + std::to_string(j), pixels_of(after[j].narrow(0, 0, maps))});
+    }
+    write_pictures(run, "reconstructions-layer" + std::to_string(i),
+                   "Input and reconstruction of layer " + std::to_string(i), {maps, before.size(2), before.size(3)},
+                   pictures);
+  }
+}
+
+void write_stimuli(const fs::path& run, const Experiment& experiment, const Mesh& mesh, const Network& network,
+                   const std::vector<BestUnit>& units, bool writes) {
+  std::vector<Picture> pictures;
+  Sizes shape;
+  for (const BestUnit& unit : units) {
+    const Tensor stimulus = optimal_stimulus(experiment, mesh, network, unit.number);
+    if (!writes) continue;
+    shape = stimulus.sizes().vec();
+    pictures.push_back({std::to_string(unit.label), pixels_of(stimulus)});
+  }
+  if (writes) write_pictures(run, "stimuli", "Optimal stimulus of each class's best unit", shape, pictures);
+}
+
+}  // namespace
+
+void write_run_pictures(const fs::path& run, const Experiment& experiment, const Mesh& mesh, const Network& network,
+                        const Training& training, data::Loader& train, data::Loader& test, Reporter& reporter) {
+  const bool writes = mesh.world()->rank() == 0;
+  if (writes) write_all_filters(run, experiment, network);
+  const Pretraining& wanted = experiment.model.pretraining;
+  if (wanted.visualize) write_reconstructions(run, network, training, test, writes);
+  if (!wanted.spot_check && !wanted.visualize) return;
+  const auto units = spot_check(experiment, mesh, network, train);
+  for (const BestUnit& unit : units) {
+    char line[96];
+    std::snprintf(line, sizeof line, "class %ld: best unit %ld, AUC %.4f", static_cast<long>(unit.label),
+                  static_cast<long>(unit.number), unit.auc);
+    reporter.say(line);
+  }
+  if (wanted.visualize) write_stimuli(run, experiment, mesh, network, units, writes);
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,135 @@
+#include "weft/experiment/sizes.h"
+
+#include <algorithm>
+
+namespace weft::experiment {
+namespace {
+
+bool is_filter(LayerKind kind) { return kind == LayerKind::kConvolution || kind == LayerKind::kLocalFilter; }
+
+bool is_windowed(LayerKind kind) {
+  return is_filter(kind) || kind == LayerKind::kMaxPool || kind == LayerKind::kAveragePool ||
+         kind == LayerKind::kNormPool;
+}
+
+bool needs_field(LayerKind kind) {
+  return is_windowed(kind) || kind == LayerKind::kContrastNorm || kind == LayerKind::kGlobalAverage ||
+         kind == LayerKind::kResidualStack;
+}
+
+std::string text_of(const Sizes& sizes) {
+  std::string text;
+  for (const std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+
+// What stands before: "the images" or "layer 'conv1'".
+void compare(const LayerSpec& layer, const Extent& in, const std::string& before, Problems& problems) {
+  const auto differs = [&](const std::string& key, const std::string& said, const std::string& is) {
+    problems.add(layer.place, "expected " + key + " " + is + " in layer '" + layer.name + "', because " + before +
+                                  " give " + in.describe() + "; got " + said);
+  };
+  if (layer.declared_maps && !in.shape.empty() && *layer.declared_maps != in.maps) {
+    differs("nifm", std::to_string(*layer.declared_maps), std::to_string(in.maps));
+  }
+  if (layer.declared_shape && !in.shape.empty() && *layer.declared_shape != in.shape) {
+    differs("ifmshape", text_of(*layer.declared_shape), text_of(in.shape));
+  }
+  if (layer.declared_inputs && *layer.declared_inputs != in.values()) {
+    differs("nin", std::to_string(*layer.declared_inputs), std::to_string(in.values()));
+  }
+}
+
+Extent windowed(const LayerSpec& layer, const Extent& in, Problems& problems) {
+  Extent out{is_filter(layer.kind) ? layer.outputs : in.maps, in.shape};
+  for (std::size_t i = 0; i < in.shape.size(); ++i) {
+    const std::int64_t kernel = layer.kernel[std::min(i, layer.kernel.size() - 1)];
+    const std::int64_t padding = layer.padding[std::min(i, layer.padding.size() - 1)];
+    const std::int64_t room = in.shape[i] + 2 * padding - kernel;
+    if (room < 0) {
+      problems.add(layer.place, "expected a window that fits into " + text_of(in.shape) + " in layer '" + layer.name +
+                                    "', got " + text_of(layer.kernel));
+      return out;
+    }
+    out.shape[i] = room / layer.stride[std::min(i, layer.stride.size() - 1)] + 1;
+  }
+  return out;
+}
+
+Extent output_of(const LayerSpec& layer, const Extent& in, Problems& problems) {
+  if (needs_field(layer.kind) && in.shape.empty()) {
+    problems.add(layer.place, "expected images before layer '" + layer.name + "', got " + in.describe());
+    return in;
+  }
+  if (is_windowed(layer.kind)) return windowed(layer, in, problems);
+  if (layer.kind == LayerKind::kLinear) return {layer.outputs, {}};
+  if (layer.kind == LayerKind::kGlobalAverage) return {in.maps, {}};
+  const bool even = std::any_of(layer.kernel.begin(), layer.kernel.end(), [](std::int64_t k) { return k % 2 == 0; });
+  const bool centred = layer.kind == LayerKind::kContrastNorm || layer.kind == LayerKind::kResidualStack;
+  if (even && centred) {
+    problems.add(layer.place, "expected odd windows in layer '" + layer.name + "', got " + text_of(layer.kernel));
+  }
+  return in;
+}
+
+// What a GB model trains without labels: filter, pooling, normalisation.
+void check_pretraining(const ModelSpec& model, Problems& problems) {
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (model.layers[i].kind != LayerKind::kLocalFilter || !model.layers[i].pretraining) continue;
+    if (i + 1 < model.layers.size() && model.layers[i + 1].kind == LayerKind::kNormPool) continue;
+    problems.add(model.layers[i].place, "expected L2 pooling behind the pretrained layer '" + model.layers[i].name +
+                                            "', whose outputs' sparsity it measures");
+  }
+}
+
+}  // namespace
+
+std::int64_t Extent::values() const {
+  std::int64_t count = maps;
+  for (const std::int64_t size : shape) count *= size;
+  return count;
+}
+
+std::string Extent::describe() const {
+  if (shape.empty()) return std::to_string(maps) + " values";
+  return std::to_string(maps) + (maps == 1 ? " map of " : " maps of ") + text_of(shape);
+}
+
+Extent image_extent(const DatasetSpec& dataset) {
+  if (dataset.kind == "cifar10") return {3, {32, 32}};
+  if (dataset.kind == "toy_images") return {dataset.maps, dataset.shape};
+  return {1, {28, 28}};
+}
+
+std::int64_t class_count(const DatasetSpec& dataset) { return dataset.kind == "toy_images" ? dataset.classes : 10; }
+
+std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& problems) {
+  std::vector<LayerSizes> result;
+  Extent at = image_extent(experiment.dataset);
+  std::string before = "the images";
+  for (const LayerSpec& layer : experiment.model.layers) {
+    compare(layer, at, before, problems);
+    const Extent out = output_of(layer, at, problems);
+    result.push_back({at, out});
+    at = out;
+    before = "layers up to '" + layer.name + "'";
+  }
+  return result;
+}
+
+void check_model(const Experiment& experiment, const std::vector<LayerSizes>& sizes, Problems& problems) {
+  const ModelSpec& model = experiment.model;
+  if (model.layers.empty()) return problems.add(model.place, "expected layers in the model, got none");
+  const LayerSpec& last = model.layers.back();
+  const std::int64_t classes = class_count(experiment.dataset);
+  if (!sizes.back().out.shape.empty() || sizes.back().out.maps != classes) {
+    problems.add(last.place, "expected " + std::to_string(classes) +
+                                 " outputs of the last layer, one for each class, got " + sizes.back().out.describe());
+  }
+  if (model.cost == Cost::kBinaryCrossEntropy && last.activation != Activation::kLogistic) {
+    problems.add(last.place, "expected a logistic last layer: this cross entropy takes values from 0 to 1");
+  }
+  if (model.pretraining.wanted || model.name == "GB") check_pretraining(model, problems);
+}
+
+}  // namespace weft::experiment

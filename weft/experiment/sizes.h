@@ -1,0 +1,34 @@
+// What goes into each layer and comes out of it, from the images on; and whether that is what the file says.
+#pragma once
+
+#include <vector>
+
+#include "weft/experiment/description.h"
+#include "weft/experiment/problems.h"
+
+namespace weft::experiment {
+
+// A field of `maps` channels, or (shape empty) a vector of `maps` values.
+struct Extent {
+  std::int64_t maps = 0;
+  Sizes shape{};
+  [[nodiscard]] std::int64_t values() const;
+  [[nodiscard]] std::string describe() const;
+};
+
+struct LayerSizes {
+  Extent in;
+  Extent out;
+};
+
+// Of the images of a data set.
+[[nodiscard]] Extent image_extent(const DatasetSpec& dataset);
+[[nodiscard]] std::int64_t class_count(const DatasetSpec& dataset);
+
+// One for each layer; where they do not fit each other, problems at their places.
+[[nodiscard]] std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& problems);
+
+// Whether weights of the layers can be trained as the model and its cost need it: problems otherwise.
+void check_model(const Experiment& experiment, const std::vector<LayerSizes>& sizes, Problems& problems);
+
+}  // namespace weft::experiment

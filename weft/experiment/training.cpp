@@ -1,0 +1,180 @@
+#include "weft/experiment/training.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
+
+#include "weft/collective/all_reduce.h"
+#include "weft/collective/backward.h"
+#include "weft/experiment/cost.h"
+#include "weft/trace/span.h"
+
+namespace weft::experiment {
+namespace {
+
+using at::Tensor;
+
+}  // namespace
+
+std::vector<Stage> stages_of(const ModelSpec& model) {
+  std::vector<Stage> stages;
+  const Pretraining& wanted = model.pretraining;
+  for (std::size_t i = 0; wanted.wanted && i < model.layers.size(); ++i) {
+    const LayerSpec& layer = model.layers[i];
+    if (layer.kind != LayerKind::kLocalFilter || !layer.pretraining || wanted.epochs == 0) continue;
+    stages.push_back({Stage::Kind::kPretrain, i, wanted.epochs, 0, "pretrain " + layer.name});
+  }
+  const std::int64_t alone = std::min(wanted.initial_epochs, model.epochs);
+  if (alone > 0) stages.push_back({Stage::Kind::kLastLayer, 0, alone, 0, "last layer"});
+  if (model.epochs > alone) stages.push_back({Stage::Kind::kWhole, 0, model.epochs - alone, alone, "train"});
+  return stages;
+}
+
+Training::Training(const Experiment& experiment, const Mesh& mesh, Network& network, data::Loader& images)
+    : experiment_(experiment),
+      mesh_(mesh),
+      network_(network),
+      images_(images),
+      stages_(images.batches() == 0 ? std::vector<Stage>{} : stages_of(experiment.model)),
+      optimizer_(network.parameters()) {
+  for (const Stage& stage : stages_) {
+    if (stage.kind != Stage::Kind::kPretrain) continue;
+    pretrainers_.push_back(std::make_unique<Pretrainer>(network, stage.layer, mesh));
+  }
+}
+
+Pretrainer* Training::pretrainer(std::size_t layer) const {
+  for (const auto& candidate : pretrainers_) {
+    if (candidate->layer() == layer) return candidate.get();
+  }
+  return nullptr;
+}
+
+std::int64_t Training::total_steps() const {
+  std::int64_t epochs = 0;
+  for (const Stage& stage : stages_) epochs += stage.epochs;
+  return epochs * images_.batches();
+}
+
+// Every stage goes through the images in the same orders: an epoch's depends on its number alone.
+void Training::begin_epoch() {
+  images_.start(progress_.epoch, progress_.batch);
+  epoch_begun_ = true;
+}
+
+Tensor Training::outputs_of(const Stage& stage, const data::Batch& batch) const {
+  const Pass pass{.training = true, .draw = static_cast<std::uint64_t>(progress_.step)};
+  if (stage.kind == Stage::Kind::kWhole) return network_.forward(batch.images, pass);
+  const std::size_t last = network_.size() - 1;
+  Flow x = network_.input(batch.images);
+  {
+    const at::NoGradGuard frozen;
+    x = network_.run(x, 0, last, pass);
+  }
+  return std::get<Tensor>(network_.run(x, last, network_.size(), pass));
+}
+
+// Over the groups that had other images of the batch; in one message. A group without any has no gradients.
+void Training::sum_gradients(const Stage& stage) {
+  if (mesh_.shards()->size() == 1) return;
+  const at::NoGradGuard no_grad;
+  const bool whole = stage.kind == Stage::Kind::kWhole;
+  std::vector<Parameter*> parameters = whole ? network_.parameters() : network_.parameters(network_.size() - 1);
+  std::erase_if(parameters, [](const Parameter* parameter) { return !parameter->trained; });
+  std::vector<Tensor> flat;
+  for (const Parameter* parameter : parameters) {
+    const Tensor& gradient = parameter->value.grad();
+    flat.push_back(gradient.defined() ? gradient.reshape({-1}) : at::zeros_like(parameter->value).reshape({-1}));
+  }
+  const Tensor sum = collective::all_reduce(at::cat(flat), mesh_.shards());
+  std::int64_t first = 0;
+  for (Parameter* parameter : parameters) {
+    const std::int64_t count = parameter->value.numel();
+    parameter->value.mutable_grad() = sum.narrow(0, first, count).view(parameter->value.sizes());
+    first += count;
+  }
+}
+
+Training::Outcome Training::supervised(const Stage& stage, const data::Batch& batch) {
+  optimizer_.clear_gradients();
+  const Tensor outputs = outputs_of(stage, batch);
+  const CostValue cost = cost_of(experiment_.model.cost, outputs, batch.labels, batch.whole_size);
+  collective::backward(cost.objective);
+  sum_gradients(stage);
+  optimizer_.step({.epoch = stage.first_epoch + progress_.epoch,
+                   .fraction = static_cast<double>(progress_.batch) / static_cast<double>(images_.batches()),
+                   .epochs = experiment_.model.epochs});
+  network_.updated();
+  return {cost.reported, mistakes(outputs.detach(), batch.labels)};
+}
+
+std::vector<double> Training::totals(const std::vector<double>& mine) const {
+  const at::NoGradGuard no_grad;
+  Tensor numbers = at::zeros({static_cast<std::int64_t>(mine.size())}, at::kDouble);
+  std::copy(mine.begin(), mine.end(), numbers.mutable_data_ptr<double>());
+  const Tensor sum = collective::all_reduce(numbers, mesh_.world());
+  const auto* data = sum.const_data_ptr<double>();
+  return {data, data + sum.numel()};
+}
+
+// The trace shows by this span whether the network waits for images.
+data::Batch Training::next_batch() {
+  const trace::Span span("experiment/wait for images", progress_.step);
+  auto batch = images_.next();
+  TORCH_CHECK(batch, "weft: expected batch ", progress_.batch, " of ", images_.batches(), ", got none");
+  return *std::move(batch);
+}
+
+StepReport Training::step(bool stop) {
+  TORCH_CHECK(!done(), "weft: training is done");
+  const Stage& stage = stages_[static_cast<std::size_t>(progress_.stage)];
+  if (!epoch_begun_) begin_epoch();
+  const auto batch = next_batch();
+  const trace::Span span("experiment/step", progress_.step);
+  const Outcome outcome = stage.kind == Stage::Kind::kPretrain ? Outcome{pretrainer(stage.layer)->step(batch), 0}
+                                                               : supervised(stage, batch);
+  // All ranks of a group have the same numbers.
+  const double share = 1.0 / static_cast<double>(mesh_.world()->size() / mesh_.plan().shards);
+  const auto sums = totals({outcome.cost * share, static_cast<double>(outcome.mistakes) * share, stop ? 1.0 : 0.0});
+  StepReport report{.cost = sums[0], .stopped = sums[2] > 0, .stage = &stage, .epoch = progress_.epoch};
+  progress_.cost_sum += sums[0];
+  progress_.mistakes += static_cast<std::int64_t>(sums[1] + 0.5);
+  progress_.images += batch.whole_size;
+  ++progress_.step;
+  if (++progress_.batch == images_.batches()) finish_epoch(report);
+  return report;
+}
+
+void Training::finish_epoch(StepReport& report) {
+  report.epoch_ended = true;
+  report.epoch_cost = progress_.cost_sum / static_cast<double>(images_.batches());
+  report.epoch_error = static_cast<double>(progress_.mistakes) / static_cast<double>(progress_.images);
+  const bool last = progress_.epoch + 1 == report.stage->epochs;
+  progress_ = {
+      .stage = progress_.stage + (last ? 1 : 0), .epoch = last ? 0 : progress_.epoch + 1, .step = progress_.step};
+  epoch_begun_ = false;
+}
+
+std::vector<Parameter> Training::state() {
+  std::vector<Parameter> all;
+  for (const Parameter* parameter : network_.parameters()) all.push_back(*parameter);
+  for (const auto& pretrainer : pretrainers_) {
+    if (pretrainer->decoder() != nullptr) all.push_back(*pretrainer->decoder());
+  }
+  for (Parameter& parameter : optimizer_.state()) all.push_back(std::move(parameter));
+  return all;
+}
+
+void Training::go_on(const Progress& progress, std::int64_t updates) {
+  progress_ = progress;
+  // The file may ask for fewer epochs by now than are done.
+  while (!done() && progress_.epoch >= stages_[static_cast<std::size_t>(progress_.stage)].epochs) {
+    progress_ = {.stage = progress_.stage + 1, .step = progress_.step};
+  }
+  optimizer_.set_updates(updates);
+  epoch_begun_ = false;
+}
+
+}  // namespace weft::experiment
