@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -28,7 +29,10 @@ struct JoinRequest {
   std::uint32_t workers = 0;
   aggregation::Mode mode = aggregation::Mode::kSwitchMl;
   int packet_elements = 256;
-  int slots = 0;                 // wanted; 0: as many as may be
+  int slots = 0;  // wanted; 0: as many as may be
+  // kSwitchMl, of a worker that comes back to a switch that forgot it: packets of earlier operations are not to be
+  // taken for new ones (aggregation::JobSpec::first_operation).
+  std::optional<std::uint8_t> first_operation{};
   aggregation::Address address;  // of the worker's UDP socket
 };
 

@@ -52,7 +52,7 @@ void HttpServer::run() {
 
 void HttpServer::accept_some() {
   while (true) {
-    Descriptor visitor = accept_from(listener_);
+    aggregation::FileDescriptor visitor = accept_from(listener_);
     if (visitor.get() < 0) return;
     if (exchanges_.size() >= limits_.connections) {
       counters_.add(Event::kHttpDropped);

@@ -40,7 +40,7 @@ class HttpServer {
  private:
   using Clock = std::chrono::steady_clock;
   struct Exchange {
-    Descriptor socket;
+    aggregation::FileDescriptor socket;
     Clock::time_point deadline;
     std::string request;
     std::string response;  // empty while the request is being read
@@ -58,7 +58,7 @@ class HttpServer {
   Pages pages_;
   Counters& counters_;
   HttpLimits limits_;
-  Descriptor listener_;
+  aggregation::FileDescriptor listener_;
   Bell bell_;
   std::atomic<bool> stopping_{false};
   std::map<int, Exchange> exchanges_;

@@ -29,6 +29,7 @@ aggregation::JobSpec spec_of(const SetUp& request, int slots) {
   spec.workers = static_cast<int>(request.workers);
   spec.packet_elements = request.packet_elements;
   spec.slots = slots;
+  spec.first_operation = request.first_operation;
   spec.key = key_of(request);
   return spec;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -22,7 +23,9 @@ struct SetUp {
   aggregation::Address address;  // port 0: not told
   int packet_elements = 0;
   aggregation::Mode mode = aggregation::Mode::kSwitchMl;
-  int slots = 0;                // wanted; 0: as many as may be
+  int slots = 0;  // wanted; 0: as many as may be
+  // kSwitchMl: where the workers' operations are; see aggregation::JobSpec.
+  std::optional<std::uint8_t> first_operation{};
   const JobKey* key = nullptr;  // null: admitted without
 };
 

@@ -35,13 +35,8 @@ aggregation::Address address_by(NameOf name_of, int fd) {
 
 }  // namespace
 
-void Descriptor::reset(int fd) noexcept {
-  if (fd_ >= 0) close(fd_);
-  fd_ = fd;
-}
-
-Descriptor listen_on(const aggregation::Address& address) {
-  Descriptor socket_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+aggregation::FileDescriptor listen_on(const aggregation::Address& address) {
+  aggregation::FileDescriptor socket_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
   const sockaddr_in name = as_sockaddr(address);
   if (socket_.get() < 0 || setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
@@ -52,8 +47,8 @@ Descriptor listen_on(const aggregation::Address& address) {
   return socket_;
 }
 
-Descriptor accept_from(const Descriptor& listener) {
-  Descriptor visitor(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+aggregation::FileDescriptor accept_from(const aggregation::FileDescriptor& listener) {
+  aggregation::FileDescriptor visitor(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   const int on = 1;
   if (visitor.get() >= 0) setsockopt(visitor.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   return visitor;

@@ -124,9 +124,13 @@ void Link::cancel(const std::string& reason) {
 
 std::optional<aggregation::Admission> Link::rejoin() {
   const auto deadline = std::chrono::steady_clock::now() + seconds(config_.weft.setup_timeout_s);
+  control::JoinRequest request = request_;
+  if (request.mode == Mode::kSwitchMl) {
+    request.first_operation = static_cast<std::uint8_t>(session_->operation_number() - 1);
+  }
   while (!cancelled_) {
     try {
-      return client_->join(request_, kOneQuestion).admission;
+      return client_->join(request, kOneQuestion).admission;
     } catch (const control::SwitchUnreachable& error) {
       if (std::chrono::steady_clock::now() > deadline) throw aggregation::JobLost(error.what());
     }

@@ -109,6 +109,15 @@ TEST_F(Control, AWorkerThatComesAgainGetsTheSameAnswer) {
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
 }
 
+// Without it, a switch that starts anew would take packets of earlier operations for new ones.
+TEST_F(Control, AWorkerThatComesBackTellsWhereItsOperationsAre) {
+  start({});
+  JoinRequest back = request(7);
+  back.first_operation = 250;
+  EXPECT_EQ(client()->join(back, kPatience).admission.first_operation, 250);
+  EXPECT_EQ(client()->join(request(7, 1), kPatience).admission.first_operation, 250);
+}
+
 TEST_F(Control, WorkersThatDisagreeAreTold) {
   start({});
   static_cast<void>(client()->join(request(7, 0, 2), kPatience));
@@ -267,8 +276,9 @@ TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
     EXPECT_FALSE(stub->UdpSession(&context, request, &response).ok());
   }
   for (const std::string terms :
-       {"mode=classic", "mode=other elements=1 port=1 slots=1", "mode=classic elements=1 port=70000 slots=1",
-        "mode=classic elements=1 port=1 slots=1 more"}) {
+       {"mode=classic", "mode=other elements=1 port=1 slots=1 first=-1",
+        "mode=classic elements=1 port=70000 slots=1 first=-1", "mode=classic elements=1 port=1 slots=1 first=256",
+        "mode=classic elements=1 port=1 slots=1 first=-1 more"}) {
     switchml_proto::UdpSessionRequest request;
     request.set_num_workers(1);
     switchml_proto::UdpSessionResponse response;
@@ -280,7 +290,7 @@ TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
   switchml_proto::RdmaSessionResponse answer;
   grpc::ClientContext context;
   EXPECT_EQ(stub->RdmaSession(&context, rdma, &answer).error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(counters_.of(Event::kRefusedBadRequest), 5U);
+  EXPECT_EQ(counters_.of(Event::kRefusedBadRequest), 6U);
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
 }
 

@@ -130,7 +130,8 @@ Joined GrpcClient::join(const JoinRequest& wish, Patience patience) {
   request.set_num_workers(wish.workers);
   request.set_ipv4(wish.address.ipv4);
   request.set_packet_size(wish.packet_elements == 64 ? switchml_proto::MTU_256 : switchml_proto::MTU_1024);
-  const Terms terms{wish.mode, wish.packet_elements, wish.address.port, wish.slots};
+  const Terms terms{wish.mode, wish.packet_elements, wish.address.port, wish.slots,
+                    wish.first_operation ? int{*wish.first_operation} : -1};
   switchml_proto::UdpSessionResponse response;
   const std::string admission = call<switchml_proto::UdpSessionRequest, switchml_proto::UdpSessionResponse>(
       {"UdpSession", terms.write()}, request, response, patience,

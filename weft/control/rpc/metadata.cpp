@@ -8,18 +8,19 @@ namespace weft::control::rpc {
 std::string Terms::write() const {
   return std::string("mode=") + (mode == aggregation::Mode::kExtended ? "extended" : "classic") +
          " elements=" + std::to_string(packet_elements) + " port=" + std::to_string(port) +
-         " slots=" + std::to_string(slots);
+         " slots=" + std::to_string(slots) + " first=" + std::to_string(first_operation);
 }
 
 bool Terms::read(const std::string& text) {
   char name[16] = "";
   int length = 0;
-  const int read = std::sscanf(text.c_str(), "mode=%15s elements=%d port=%d slots=%d%n", name, &packet_elements, &port,
-                               &slots, &length);
-  if (read != 4 || static_cast<std::size_t>(length) != text.size()) return false;
+  const int read = std::sscanf(text.c_str(), "mode=%15s elements=%d port=%d slots=%d first=%d%n", name,
+                               &packet_elements, &port, &slots, &first_operation, &length);
+  if (read != 5 || static_cast<std::size_t>(length) != text.size()) return false;
   const std::string word = name;
   mode = word == "extended" ? aggregation::Mode::kExtended : aggregation::Mode::kSwitchMl;
-  return (word == "extended" || word == "classic") && packet_elements >= 0 && slots >= 0 && port >= 0 && port <= 65535;
+  return (word == "extended" || word == "classic") && packet_elements >= 0 && slots >= 0 && port >= 0 &&
+         port <= 65535 && first_operation >= -1 && first_operation <= 255;
 }
 
 std::string write_admission(const aggregation::Admission& admission) {

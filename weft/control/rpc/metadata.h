@@ -20,8 +20,9 @@ struct Terms {
   int packet_elements = 0;  // 0: as the request's packet_size says
   int port = 0;             // UDP, of the worker
   int slots = 0;
+  int first_operation = -1;  // see SetUp; -1: not told
 
-  // "mode=extended elements=1024 port=4000 slots=0"
+  // "mode=extended elements=1024 port=4000 slots=0 first=-1"
   [[nodiscard]] std::string write() const;
   // False for any other text.
   [[nodiscard]] bool read(const std::string& text);
