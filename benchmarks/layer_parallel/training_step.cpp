@@ -1,14 +1,16 @@
 // Forward and backward of deep residual networks: a plain loop over the layers against LayerParallel, serial and by
-// multigrid, on this rank alone and on all of them.
+// multigrid, on this rank alone and on all of them. With --pool all of them use reused memory (weft/memory).
 #include <torch/torch.h>
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/timing.h"
 #include "weft/layer_parallel/compose.h"
 #include "weft/layer_parallel/network.h"
+#include "weft/memory/allocator.h"
 #include "weft/weft.h"
 
 namespace {
@@ -104,6 +106,8 @@ void benchmark(const std::string& name, int steps, const torch::Tensor& x, const
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
   torch::set_num_threads(1);
+  const bool pooled = argc > 1 && std::string_view(argv[1]) == "--pool";
+  if (pooled) weft::memory::start_pooling();
   const weft::Comm world = weft::world();
   const auto alone = weft::mpi::Team::adopt(world->origin().split(world->rank(), 0));
   benchmark<Dense>("dense", 128, torch::randn({100, 64}), world, alone);
