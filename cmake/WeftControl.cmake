@@ -74,4 +74,5 @@ function(weft_add_switch)
   target_link_libraries(weft_switch PRIVATE weft_settings ${objects} CLI11::CLI11)
   set_target_properties(weft_switch PROPERTIES
     OUTPUT_NAME weft-switch RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  set_property(GLOBAL APPEND PROPERTY WEFT_APPS weft_switch)
 endfunction()

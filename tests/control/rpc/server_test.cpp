@@ -314,8 +314,9 @@ TEST_F(Control, ASlowLorisIsShownOutAndOthersGoOn) {
   std::vector<int> loris;
   for (int i = 0; i < 40; ++i) {
     loris.push_back(connect_to(server_->port()));
-    if (i % 2 == 1)
+    if (i % 2 == 1) {
       ASSERT_GT(send(loris.back(), preface.data(), preface.size() - static_cast<std::size_t>(i % 3), 0), 0);
+    }
   }
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
   for (const int fd : loris) {  // each is closed by the switch, however long that takes here
