@@ -51,12 +51,13 @@ run_other_mpi() {
   run_preset "${2:-$1}"
 }
 
-# The package as a user installs it. --prefix, not a new environment: torch need not be installed twice.
+# The package as a user installs it. --prefix, not a new environment: torch need not be installed twice. The compiler under
+# the name that CMake calls it by: ccache then finds what was compiled before.
 run_package() {
   announce "pip install ."
   local prefix=$PWD/build/package
   rm -rf "$prefix"
-  "$venv/bin/pip" install --quiet --no-build-isolation --no-deps --ignore-installed --prefix "$prefix" . &&
+  CXX=${CXX:-c++} "$venv/bin/pip" install --quiet --no-build-isolation --no-deps --ignore-installed --prefix "$prefix" . &&
     "$venv/bin/python" scripts/check_package.py "$prefix"
   record "pip install ." $?
 }
