@@ -99,8 +99,8 @@ class Team : public std::enable_shared_from_this<Team> {
   struct Rebuild;
   void begin_rebuild();
   void rebuild();
-  // For a rank that came to an agreement later than another would wait: that one's ballot is here, but it may have given
-  // up since, and going on without it would hang. Throws PeerLost if so.
+  // For a rank that came to an agreement later than another would wait: that one's ballot is here, but it may have
+  // given up since, and going on without it would hang. Throws PeerLost if so.
   void await_alarm();
   struct Booth;
   void exchange_ballots(const std::shared_ptr<Booth>& booth, int reach, int tag);

@@ -195,9 +195,7 @@ std::unique_ptr<PendingAgreement> MpiTransport::agree(double value, bool maximum
   return std::make_unique<MpiAgreement>(*team_, value, maximum, failed);
 }
 
-bool MpiTransport::end(bool failed) {
-  return team_->agree(mpi::Direction::kForward, {.failed = failed}).any_failed;
-}
+bool MpiTransport::end(bool failed) { return team_->agree(mpi::Direction::kForward, {.failed = failed}).any_failed; }
 
 std::vector<std::string> MpiTransport::gather(const std::string& text) {
   // Kept by the requests: MPI may use them even after a wait that was given up.
