@@ -1,9 +1,8 @@
-// A folder of a test's own for files that it writes; gone afterwards.
+// Files that tests of data write into a folder of their own, and what the errors about them say.
 #pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/temporary_folder.h"
 #include "weft/data/file.h"
 
 namespace weft::data {
@@ -19,23 +19,17 @@ using Bytes = std::vector<std::uint8_t>;
 
 class TemporaryFolder : public testing::Test {
  protected:
-  TemporaryFolder() {
-    std::string name = testing::TempDir() + "weft-data-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~TemporaryFolder() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path write(const std::string& name, const Bytes& bytes) const {
-    const auto path = folder_ / name;
+    const auto path = folder() / name;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
     return path;
   }
 
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
-  std::filesystem::path folder_;
+  weft::TemporaryFolder folder_;
 };
 
 // What a DataError that `function` throws says.

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/temporary_folder.h"
 #include "weft/files/checksum.h"
 #include "weft/files/error.h"
 #include "weft/files/fingerprint.h"
@@ -27,13 +28,7 @@ using testing::HasSubstr;
 
 class Files : public testing::Test {
  protected:
-  Files() {
-    std::string name = testing::TempDir() + "weft-files-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~Files() override { fs::remove_all(folder_); }
-
-  [[nodiscard]] fs::path path(const std::string& name) const { return folder_ / name; }
+  [[nodiscard]] fs::path path(const std::string& name) const { return folder_.path() / name; }
   [[nodiscard]] static std::string content(const fs::path& path) {
     std::ostringstream text;
     text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -41,11 +36,11 @@ class Files : public testing::Test {
   }
   static void put(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
   [[nodiscard]] std::int64_t entries() const {
-    return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+    return std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator());
   }
 
  private:
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(Files, AppearsAtCommitOnly) {

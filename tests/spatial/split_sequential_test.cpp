@@ -67,9 +67,8 @@ std::pair<nn::Sequential, nn::Sequential> twins(nn::Sequential (*make)()) {
   return {a, b};
 }
 
-TEST(SplitSequentialTest, DenseNetworkEqualsOneProcess) {
-  auto [alone, given] = twins(&dense);
-  const SplitSequential split = parallelize(given, column(), {2, 13, 10});
+// Results on tiles, and the gradients of all weights.
+void expect_same_pass(nn::Sequential& alone, nn::Sequential& given, const SplitSequential& split) {
   const at::Tensor x = values({2, 2, 13, 10}, 9);
   const at::Tensor expected = alone->forward(x);
   const at::Tensor weight = values(expected.sizes(), 10);
@@ -80,8 +79,14 @@ TEST(SplitSequentialTest, DenseNetworkEqualsOneProcess) {
   const auto theirs = given->parameters();
   std::size_t i = 0;
   for (const auto& parameter : alone->parameters()) expect_close(theirs[i++].grad(), parameter.grad(), "gradient");
+}
+
+TEST(SplitSequentialTest, DenseNetworkEqualsOneProcess) {
+  auto [alone, given] = twins(&dense);
+  const SplitSequential split = parallelize(given, column(), {2, 13, 10});
+  expect_same_pass(alone, given, split);
   const auto buffers = given->buffers();
-  i = 0;
+  std::size_t i = 0;
   for (const auto& buffer : alone->buffers()) expect_close(buffers[i++], buffer, "running statistics");
 }
 
@@ -117,16 +122,7 @@ nn::Sequential nested() {
 TEST(SplitSequentialTest, LooksIntoBlocks) {
   auto [alone, given] = twins(&nested);
   const SplitSequential split = parallelize(given, column(), {2, 13, 10});
-  const at::Tensor x = values({2, 2, 13, 10}, 9);
-  const at::Tensor expected = alone->forward(x);
-  const at::Tensor weight = values(expected.sizes(), 10);
-  (expected * weight).sum().backward();
-  const DistTensor y = split.tiles(x);
-  expect_close(y.local, tile_of(expected, y.layout).local, "result");
-  backward((y.local * tile_of(weight, y.layout).local).sum());
-  const auto theirs = given->parameters();
-  std::size_t i = 0;
-  for (const auto& parameter : alone->parameters()) expect_close(theirs[i++].grad(), parameter.grad(), "gradient");
+  expect_same_pass(alone, given, split);
   EXPECT_THAT(split.explain(), HasSubstr("1.1.0  LPPool2dImpl"));
 }
 

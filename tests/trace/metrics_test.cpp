@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "tests/temporary_folder.h"
 #include "weft/files/error.h"
 
 namespace weft::trace {
@@ -22,8 +23,6 @@ using nlohmann::json;
 
 class Metrics : public testing::Test {
  protected:
-  ~Metrics() override { std::filesystem::remove_all(folder_); }
-
   // Throws where a line is no JSON, or the last one has no end.
   [[nodiscard]] std::vector<json> lines() const {
     std::ifstream file(path_);
@@ -48,13 +47,8 @@ class Metrics : public testing::Test {
   }
   void append(const std::string& text) const { std::ofstream(path_, std::ios::app) << text; }
 
-  static std::string new_folder() {
-    std::string name = testing::TempDir() + "weft-metrics-XXXXXX";
-    return mkdtemp(name.data());
-  }
-
-  std::filesystem::path folder_ = new_folder();
-  std::filesystem::path path_ = folder_ / "run" / "metrics.jsonl";
+  TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "run" / "metrics.jsonl";
 };
 
 TEST_F(Metrics, OneObjectALine) {

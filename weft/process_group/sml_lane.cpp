@@ -1,9 +1,10 @@
 #include "weft/process_group/sml_lane.h"
 
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 
 #include <utility>
+
+#include "weft/process_group/future_work.h"
 
 namespace weft::process_group {
 namespace {
@@ -12,9 +13,7 @@ namespace {
 constexpr auto kFarewell = std::chrono::seconds(2);
 
 std::exception_ptr refusal(const std::string& reason) {
-  return std::make_exception_ptr(
-      c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                            "sml: the group cannot be used any more: " + reason + "; destroy it and make another"));
+  return as_dist_error("sml: the group cannot be used any more: " + reason + "; destroy it and make another");
 }
 
 }  // namespace

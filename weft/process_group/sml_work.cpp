@@ -1,15 +1,9 @@
 #include "weft/process_group/sml_work.h"
 
-#include <c10/util/Exception.h>
-
 #include "weft/process_group/sml_lane.h"
 
 namespace weft::process_group {
 namespace {
-
-std::exception_ptr as_dist_error(const std::string& text) {
-  return std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
-}
 
 std::string text_of(const std::exception_ptr& error) {
   try {
@@ -29,12 +23,11 @@ std::string seconds(std::chrono::milliseconds duration) {
 
 SmlWork::SmlWork(std::weak_ptr<Lane> lane, int rank, c10d::OpType type, std::uint64_t sequence,
                  std::chrono::milliseconds timeout, std::vector<at::Tensor> tensors)
-    : c10d::Work(rank, type, "sml:all_reduce", tensors),
+    : FutureWork(rank, type, "sml:all_reduce", tensors),
       lane_(std::move(lane)),
       sequence_(sequence),
       timeout_(timeout),
-      tensors_(std::move(tensors)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+      tensors_(std::move(tensors)) {}
 
 std::string SmlWork::describe() const {
   return "sml: all_reduce number " + std::to_string(sequence_) + " on rank " + std::to_string(rank_);
@@ -42,22 +35,7 @@ std::string SmlWork::describe() const {
 
 void SmlWork::conclude(std::exception_ptr error) noexcept {
   if (error) error = as_dist_error(describe() + " failed: " + text_of(error));
-  finished_ = Clock::now();
-  // The profiler's record first: who waits for the Future may stop the profiler.
-  if (recordFunctionEndCallback_) {
-    recordFunctionEndCallback_();
-    recordFunctionEndCallback_ = nullptr;
-  }
-  try {
-    if (error) {
-      future_->setError(error);
-    } else {
-      future_->markCompleted(c10::IValue(tensors_));
-    }
-  } catch (const std::exception& callback) {
-    TORCH_WARN("weft: a callback of ", describe(), " failed: ", callback.what());
-  }
-  finish(error);
+  tell(tensors_, error);
 }
 
 bool SmlWork::ended_by(Clock::time_point deadline) {
@@ -87,11 +65,6 @@ bool SmlWork::wait(std::chrono::milliseconds timeout) {
 
 void SmlWork::abort() {
   if (const auto lane = lane_.lock()) lane->give_up(describe() + " was aborted");
-}
-
-float SmlWork::getDuration() const {
-  const auto end = finished_ == Clock::time_point{} ? Clock::now() : finished_;
-  return std::chrono::duration<float, std::milli>(end - started_).count();
 }
 
 }  // namespace weft::process_group

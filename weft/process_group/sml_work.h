@@ -1,19 +1,18 @@
 // One sum through the switch, as torch.distributed sees it.
 #pragma once
 
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
 #include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "weft/process_group/future_work.h"
+
 namespace weft::process_group {
 
 class Lane;
 
-class SmlWork final : public c10d::Work {
+class SmlWork final : public FutureWork {
  public:
   SmlWork(std::weak_ptr<Lane> lane, int rank, c10d::OpType type, std::uint64_t sequence,
           std::chrono::milliseconds timeout, std::vector<at::Tensor> tensors);
@@ -24,26 +23,19 @@ class SmlWork final : public c10d::Work {
   // Throws what went wrong. When the operation's own timeout is over it ends the group; after a shorter `timeout` it
   // throws and the operation goes on.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  void synchronize() override {}
   void abort() override;
   std::vector<at::Tensor> result() override { return tensors_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   std::uint64_t getSequencenumber() const override { return sequence_; }
-  float getDuration() const override;
 
  private:
-  using Clock = std::chrono::steady_clock;
   // Whether it ended by then.
   [[nodiscard]] bool ended_by(Clock::time_point deadline);
-  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] std::string describe() const override;
 
   std::weak_ptr<Lane> lane_;
   std::uint64_t sequence_;
   std::chrono::milliseconds timeout_;
   std::vector<at::Tensor> tensors_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-  Clock::time_point started_ = Clock::now();
-  Clock::time_point finished_{};
 };
 
 }  // namespace weft::process_group

@@ -10,22 +10,15 @@
 namespace weft::process_group {
 namespace {
 
-// What torch.distributed's users catch.
-std::exception_ptr as_dist_error(const std::exception& error, const std::string& what) {
-  return std::make_exception_ptr(
-      c10::DistBackendError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, what + ": " + error.what()));
-}
-
 const char* name_of(const Call& call) { return call.title + sizeof("weft:") - 1; }
 
 }  // namespace
 
 Work::Work(std::shared_ptr<Channels> channels, const Call& call, Job job)
-    : c10d::Work(channels->rank(), call.type, call.title, job.inputs),
+    : FutureWork(channels->rank(), call.type, call.title, job.inputs),
       channels_(std::move(channels)),
       call_(call),
-      job_(std::move(job)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+      job_(std::move(job)) {}
 
 std::string Work::describe() const {
   return std::string(name_of(call_)) + " number " + std::to_string(call_.sequence) + " of process group '" +
@@ -44,10 +37,10 @@ bool Work::carry_on() noexcept {
     const c10::AutoGradMode no_grad(false);
     if (job_.deliver) job_.deliver();
   } catch (const std::length_error& error) {  // a message that does not fit; what follows it is not affected
-    failure = as_dist_error(error, "weft: " + describe() + " failed");
+    failure = as_dist_error("weft: " + describe() + " failed: " + error.what());
   } catch (const std::exception& error) {
     channels_->give_up(describe() + " failed", dynamic_cast<const mpi::PeerLost*>(&error) != nullptr);
-    failure = as_dist_error(error, "weft: " + describe() + " failed");
+    failure = as_dist_error("weft: " + describe() + " failed: " + error.what());
   }
   concluding_ = true;
   lock.unlock();  // those who are told may ask this Work
@@ -74,23 +67,7 @@ void Work::conclude(std::exception_ptr error) noexcept {
   job_.deliver = nullptr;
   job_.inputs.clear();
   job_.memory.clear();
-  ended_ = Clock::now();
-  // The profiler's record first: who waits for the Future may stop the profiler, which must not find it half written.
-  if (recordFunctionEndCallback_) {
-    recordFunctionEndCallback_();
-    recordFunctionEndCallback_ = nullptr;
-  }
-  // Then the Future: a Work that is complete has a Future that is.
-  try {
-    if (error) {
-      future_->setError(error);
-    } else {
-      future_->markCompleted(c10::IValue(job_.outputs));
-    }
-  } catch (const std::exception& callback) {
-    TORCH_WARN("weft: a callback of ", describe(), " failed: ", callback.what());
-  }
-  finish(error);
+  tell(job_.outputs, error);
 }
 
 void Work::fail(const std::string& cause) noexcept {
@@ -99,7 +76,7 @@ void Work::fail(const std::string& cause) noexcept {
     if (concluding_) return;
     concluding_ = true;
   }
-  conclude(as_dist_error(std::runtime_error(cause), "weft: " + describe() + " was given up"));
+  conclude(as_dist_error("weft: " + describe() + " was given up: " + cause));
 }
 
 void Work::abort() {
@@ -126,7 +103,8 @@ bool Work::wait(std::chrono::milliseconds timeout) {
     try {
       while (!carry_on()) waiter.idle();
     } catch (const mpi::TimeoutError& error) {
-      std::rethrow_exception(as_dist_error(error, "weft: waiting for " + describe() + " reached its timeout "));
+      std::rethrow_exception(
+          as_dist_error("weft: waiting for " + describe() + " reached its timeout : " + error.what()));
     } catch (const mpi::PeerLost& error) {
       channels_->give_up(error.what(), /*peer_lost=*/true);
       fail(error.what());
@@ -140,11 +118,6 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 int Work::sourceRank() const {
   TORCH_CHECK(job_.source, "weft: only a receive from any rank has a source rank to ask for");
   return job_.source();
-}
-
-float Work::getDuration() const {
-  const auto end = ended_ == Clock::time_point{} ? Clock::now() : ended_;
-  return std::chrono::duration<float, std::milli>(end - started_).count();
 }
 
 }  // namespace weft::process_group
