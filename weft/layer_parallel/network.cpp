@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "weft/collective/call.h"
-#include "weft/collective/tensor.h"
 #include "weft/layer_parallel/evaluator.h"
+#include "weft/layer_parallel/parameters.h"
 #include "weft/layer_parallel/randomness.h"
 #include "weft/layer_parallel/shapes.h"
-#include "weft/mpi/collectives.h"
 
 namespace weft::layer_parallel {
 namespace {
@@ -35,50 +34,6 @@ struct Pass {
   at::Device device{at::kCPU};
   bool released = false;
 };
-
-// The parameters of a rank's layers, each once, and which of them a layer has.
-struct ParameterIndex {
-  Tensors unique;
-  std::map<std::int64_t, std::vector<std::size_t>> of_layer;
-  std::map<const void*, std::size_t> places;
-
-  void add(std::int64_t number, const Tensors& parameters) {
-    for (const auto& parameter : parameters) {
-      const auto [place, fresh] = places.try_emplace(parameter.unsafeGetTensorImpl(), unique.size());
-      if (fresh) unique.push_back(parameter);
-      of_layer[number].push_back(place->second);
-    }
-  }
-};
-
-std::vector<std::pair<at::Tensor, std::vector<int>>> users_of_parameters(const Plan& plan,
-                                                                         const std::vector<Layer>& layers) {
-  std::vector<std::pair<at::Tensor, std::vector<int>>> users;
-  std::map<const void*, std::size_t> places;
-  for (std::size_t number = 0; number < layers.size(); ++number) {
-    for (const auto& parameter : layers[number].parameters) {
-      const auto [place, fresh] = places.try_emplace(parameter.unsafeGetTensorImpl(), users.size());
-      if (fresh) users.emplace_back(parameter, std::vector<int>());
-      users[place->second].second.push_back(plan.owner(static_cast<std::int64_t>(number)));
-    }
-  }
-  return users;
-}
-
-// Which parameters layers of several ranks use. All ranks see the whole list, and so agree.
-std::vector<SharedParameter> find_shared(const mpi::Team& comm, const Options& options,
-                                         const std::vector<Layer>& layers) {
-  if (layers.empty()) return {};  // refused later, by all ranks together
-  const int rank = comm.rank();
-  const Plan plan(static_cast<std::int64_t>(layers.size()), comm.size(), options.tf, {}, {});
-  std::vector<SharedParameter> shared;
-  for (const auto& [parameter, ranks] : users_of_parameters(plan, layers)) {
-    if (std::all_of(ranks.begin(), ranks.end(), [&](int user) { return user == ranks.front(); })) continue;
-    const bool mine = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-    shared.push_back({mine ? parameter : at::Tensor(), Layout::of({parameter}).items.front()});
-  }
-  return shared;
-}
 
 std::map<std::int64_t, Layer> by_number(const std::vector<Layer>& layers) {
   std::map<std::int64_t, Layer> numbered;
@@ -172,7 +127,6 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   [[nodiscard]] Tensors deliver_output(Tensors y, Pass& pass);
   [[nodiscard]] variable_list adjoint(const std::shared_ptr<Pass>& pass, variable_list&& gradients);
   [[nodiscard]] Tensors gradient_at_end(const Tensors& gradients, const Pass& pass);
-  void sum_shared(Tensors& gradients);
 
   struct Adjoint {
     std::shared_ptr<Implementation> network;
@@ -363,33 +317,16 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Pass>
   if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
   adjoint_solver.release();
   if (options.ends == Ends::kAll) result = spread(std::move(result), 0, codec(*pass), *team);
-  sum_shared(sums);
+  sum_copies(shared, parameters, sums, *team);
   result.insert(result.end(), sums.begin(), sums.end());
   result.insert(result.end(), extra_sums.begin(), extra_sums.end());
   return result;
 }
 
-// Copies of one parameter on several ranks are one parameter.
-void LayerParallel::Implementation::sum_shared(Tensors& gradients) {
-  for (const auto& parameter : shared) {
-    const auto place = parameters.places.find(parameter.mine.unsafeGetTensorImpl());
-    at::Tensor* mine = place == parameters.places.end() ? nullptr : &gradients[place->second];
-    const auto options = at::TensorOptions().dtype(parameter.layout.type);
-    at::Tensor sum = mine != nullptr && mine->defined() ? mine->cpu().contiguous().clone()
-                                                        : at::zeros(parameter.layout.sizes, options);
-    {
-      const mpi::BlockingScope blocking;
-      mpi::all_reduce(sum.data_ptr(), sum.data_ptr(), sum.numel(), collective::datatype_of(sum.scalar_type()),
-                      mpi::ReduceOp::kSum, team->channel(mpi::Direction::kBackward));
-    }
-    if (mine != nullptr) *mine = sum.to(parameter.mine.device());
-  }
-}
-
 LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, const std::vector<Layer>& layers,
                              const Options& options)
     : LayerParallel(comm, static_cast<std::int64_t>(layers.size()), by_number(layers),
-                    find_shared(*comm, options, layers), options) {}
+                    find_shared(*comm, options.tf, layers), options) {}
 
 LayerParallel::LayerParallel(const std::shared_ptr<mpi::Team>& comm, std::int64_t count,
                              std::map<std::int64_t, Layer> layers, std::vector<SharedParameter> shared,

@@ -13,6 +13,7 @@
 
 #include "weft/layer_parallel/ends.h"
 #include "weft/layer_parallel/layer.h"
+#include "weft/layer_parallel/parameters.h"
 #include "weft/layer_parallel/plan.h"
 #include "weft/layer_parallel/problems.h"
 #include "weft/mpi/team.h"
@@ -31,12 +32,6 @@ struct Options {
   Transfers transfers;                        // spatial coarsening; none by default
   std::function<Tensors(double time)> guess;  // for InitialGuess::kCallback of the forward solve
   bool keep_states = false;                   // states() after forward
-};
-
-// A parameter that layers of several ranks use: each has a copy, and their gradients are summed.
-struct SharedParameter {
-  at::Tensor mine;  // undefined on ranks that have no copy
-  Layout::Item layout;
 };
 
 struct Statistics {
