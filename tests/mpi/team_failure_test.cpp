@@ -230,5 +230,16 @@ TEST_F(TeamFailure, ClosingABrokenTeamIsFine) {
   EXPECT_THROW(team_->enter(), Disagreement);
 }
 
+// MPI keeps what comes for a freed communicator, and hands it to the next one that gets the same number.
+TEST_F(TeamFailure, AlarmThatNobodyHeardDoesNotReachTheNextTeam) {
+  for (int round = 0; round < 100; ++round) {
+    auto doomed = Team::over(world_, "doomed");
+    if (doomed->rank() == 0) doomed->raise_alarm("for the doomed team only");
+    doomed.reset();
+    const auto fresh = Team::over(world_, "fresh");
+    ASSERT_NO_THROW(expect_works(*fresh)) << "in round " << round;
+  }
+}
+
 }  // namespace
 }  // namespace weft::mpi

@@ -152,11 +152,17 @@ struct Team::Rebuild {
   Request request;
 };
 
-void Team::begin_rebuild() {
-  // The old channels may hold unfinished traffic: freeing them could wait for it, so they are given up.
+// Channels that may hold unfinished traffic are given up, not freed. Freeing could wait for it; and MPI would hand what
+// arrives later to the next communicator that gets the same number, where it stands in the way of other messages. A
+// number is given again only when no rank of the new communicator holds it any more.
+void Team::leak_channels() noexcept {
   control_.leak();
   for (auto& channel : channels_) channel.leak();
   for (auto& channel : reversed_) channel.leak();
+}
+
+void Team::begin_rebuild() {
+  leak_channels();
   alarms_sent_.clear();
   agreements_ = {};
   rebuild_ = std::make_shared<Rebuild>();
@@ -184,6 +190,7 @@ void Team::rebuild() {
 
 void Team::close() noexcept {
   closed_ = true;
+  if (may_have_messages_out()) leak_channels();
   control_ = Communicator();
   channels_ = {};
   reversed_ = {};
@@ -241,6 +248,7 @@ Outcome Team::exchange_votes(Direction direction, const Vote& vote) {
   int tag = static_cast<int>(which) * kRounds;
   for (int reach = 1; reach < size_; reach *= 2, ++tag) exchange_ballots(booth, reach, tag);
   if (wall_clock_ms() >= booth->mine.gives_up_ms) await_alarm();
+  settled_transfers_ = transfers_;
   return outcome_of(booth->mine);
 }
 

@@ -51,6 +51,8 @@ class Team : public std::enable_shared_from_this<Team> {
   // The team of MPI_COMM_WORLD, made at the first call. Collective then.
   [[nodiscard]] static std::shared_ptr<Team> world();
 
+  // As close().
+  ~Team() { close(); }
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
@@ -96,6 +98,9 @@ class Team : public std::enable_shared_from_this<Team> {
  private:
   explicit Team(Communicator origin);
   void open_channels();
+  void leak_channels() noexcept;
+  // Whether messages of this rank may still be on their way to peers that have not looked for them.
+  [[nodiscard]] bool may_have_messages_out() const noexcept { return broken_ || transfers_ != settled_transfers_; }
   struct Rebuild;
   void begin_rebuild();
   void rebuild();
@@ -114,6 +119,7 @@ class Team : public std::enable_shared_from_this<Team> {
   std::vector<Request> alarms_sent_;
   std::shared_ptr<Rebuild> rebuild_;  // null unless one was begun
   std::atomic<std::int64_t> transfers_{0};
+  std::int64_t settled_transfers_ = 0;  // those before the last agreement
   std::string name_;
   std::int64_t id_ = -1;
   int rank_;
