@@ -56,16 +56,26 @@ function(weft_add_fuzz_test name)
 endfunction()
 
 # weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>])
+# weft_add_python_test(<folder>/<topic> FILES <name>_test... [RANKS ...] ...)
 #
-# Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). A sanitizer's runtime would have to
-# be preloaded into Python, where it reports torch and Python themselves: those builds have no Python tests, and the core
-# alone has no Python part.
+# Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). The files of a topic run one after the
+# other in the same processes: these start but once, and each file shows that the one before left them in order. A
+# sanitizer's runtime would have to be preloaded into Python, where it reports torch and Python themselves: those builds have
+# no Python tests, and the core alone has no Python part.
 function(weft_add_python_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "RANKS;LABELS")
-  set(file "${PROJECT_SOURCE_DIR}/tests/${name}.py")
-  if(NOT EXISTS "${file}")
-    message(FATAL_ERROR "weft_add_python_test(${name}): there is no ${file}")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "FILES;RANKS;LABELS")
+  cmake_path(GET name PARENT_PATH folder)
+  if(NOT arg_FILES)
+    cmake_path(GET name FILENAME arg_FILES)
   endif()
+  set(paths "")
+  foreach(file IN LISTS arg_FILES)
+    set(path "${PROJECT_SOURCE_DIR}/tests/${folder}/${file}.py")
+    if(NOT EXISTS "${path}")
+      message(FATAL_ERROR "weft_add_python_test(${name}): there is no ${path}")
+    endif()
+    list(APPEND paths "${path}")
+  endforeach()
   if(WEFT_SANITIZE OR WEFT_CORE_ONLY)
     return()
   endif()
@@ -74,7 +84,7 @@ function(weft_add_python_test name)
   endif()
   string(REGEX REPLACE "_test$" "" test_name "${name}")
   _weft_register_ranks(${test_name} "${arg_RANKS}" "python;${arg_LABELS}" "${arg_TIMEOUT}"
-                       "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider "${file}")
+                       "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider ${paths})
 endfunction()
 
 # One ctest test per number of ranks. MPICH's ranks spin while they wait, so there never more of them than cores.
