@@ -8,7 +8,7 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-spatial test-report lint format clean distclean test-aggregation test-kills
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-dpdk test-spatial test-report lint format clean distclean test-aggregation test-kills
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -41,7 +41,7 @@ test-asan:  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitiz
 test-tsan:  ## the C++ tests under ThreadSanitizer
 	@scripts/test.sh tsan
 
-conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2, 4 and 8 ranks: half an hour
+conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2, 4 and 8 ranks: an hour
 	@scripts/conformance.sh
 
 test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ranks: a quarter of an hour
@@ -52,8 +52,11 @@ test-kills:  ## training killed 50 times at random moments: some minutes
 test-report: env  ## a run's report.html in headless Chromium, which this installs; a screenshot goes to docs/
 	@scripts/test_report.sh
 
-test-aggregation:  ## 10^8 elements summed in the simulator, two million fuzzed inputs: some minutes
+test-aggregation:  ## 10^8 elements summed in the simulator, each fuzz target for five minutes: half an hour
 	@scripts/test_aggregation.sh
+
+test-dpdk:  ## the DPDK transport on a veth, in a build of its own; installs libdpdk-dev
+	@scripts/test_dpdk.sh
 
 test-package:  ## `pip install .` into an empty prefix, and import
 	@scripts/test.sh package

@@ -33,7 +33,7 @@ function(weft_add_control)
   target_compile_definitions(weft_control_rpc PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
   _weft_link_dependencies(weft_control_rpc control control_protocols)
   _weft_add_control_client(control/rpc/client.cpp control/rpc/metadata.cpp control/keys.cpp control/proof.cpp
-                           aggregation/nearest.cpp)
+                           text/spelling.cpp)
 endfunction()
 
 function(_weft_add_protocols)

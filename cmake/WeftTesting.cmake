@@ -39,20 +39,71 @@ function(weft_add_test name)
   endif()
 endfunction()
 
-# weft_add_fuzz_test(<name> <source>...): tests/fuzz/<name>.cpp, a libFuzzer target, with a driver of our own that mutates
-# tests/fuzz/corpus/<name> (Debian's clang would be another 100 MB). Its sources are compiled once more, with sanitizers.
+# weft_add_fuzz_test(<name> SOURCES <file>... [LIBRARIES <name>...])
+#
+# tests/fuzz/<name>.cpp is a libFuzzer target: with clang it looks for inputs that reach new code, for so many seconds,
+# beginning with tests/fuzz/corpus/<name>. Without clang a driver of our own mutates that corpus blindly. Either way the
+# sources are compiled once more, with sanitizers.
+set(WEFT_FUZZ_SECONDS 30 CACHE STRING "How long ctest runs each fuzz target")
+find_program(WEFT_FUZZ_COMPILER NAMES clang++ clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19)
+mark_as_advanced(WEFT_FUZZ_COMPILER)
+if(NOT WEFT_FUZZ_COMPILER)
+  message(STATUS "No clang: fuzz tests mutate their corpus without looking at what they reach")
+endif()
+
 function(weft_add_fuzz_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  set(corpus "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}")
+  set(sources "${PROJECT_SOURCE_DIR}/tests/fuzz/${name}.cpp" ${arg_SOURCES})
+  if(WEFT_FUZZ_COMPILER AND NOT WEFT_SANITIZE)
+    _weft_add_libfuzzer(${name} "${sources}" "${arg_LIBRARIES}")
+    set(work "${PROJECT_BINARY_DIR}/tests/fuzz/found/${name}")
+    file(MAKE_DIRECTORY "${work}")
+    set(command "${PROJECT_BINARY_DIR}/tests/fuzz/fuzz_${name}" "-max_total_time=${WEFT_FUZZ_SECONDS}" -max_len=8192
+        -print_final_stats=1 "-artifact_prefix=${work}-" "${work}" "${corpus}")
+  else()
+    _weft_add_mutator(${name} "${sources}" "${arg_LIBRARIES}")
+    set(command fuzz_${name} "${corpus}")
+  endif()
+  add_test(NAME fuzz/${name} COMMAND ${command})
+  _weft_set_test_properties(fuzz/${name} 1 fuzz "")
+endfunction()
+
+# Objects by a compiler that is not the project's.
+function(_weft_add_libfuzzer name sources libraries)
+  set(flags -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all "-I${PROJECT_SOURCE_DIR}")
+  foreach(source IN LISTS sources)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE relative)
+    set(object "${PROJECT_BINARY_DIR}/tests/fuzz/objects/${relative}.o")
+    list(APPEND objects "${object}")
+    get_property(known GLOBAL PROPERTY WEFT_FUZZ_OBJECTS)
+    if(object IN_LIST known)
+      continue() # another target's, too
+    endif()
+    set_property(GLOBAL APPEND PROPERTY WEFT_FUZZ_OBJECTS "${object}")
+    cmake_path(GET object PARENT_PATH folder)
+    file(MAKE_DIRECTORY "${folder}")
+    add_custom_command(OUTPUT "${object}" DEPENDS "${source}" DEPFILE "${object}.d" VERBATIM
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} "${WEFT_FUZZ_COMPILER}" ${flags} -MD -MF "${object}.d" -MT "${object}"
+              -c "${source}" -o "${object}")
+  endforeach()
+  set(program "${PROJECT_BINARY_DIR}/tests/fuzz/fuzz_${name}")
+  list(TRANSFORM libraries PREPEND -l)
+  add_custom_command(OUTPUT "${program}" DEPENDS ${objects} VERBATIM
+    COMMAND "${WEFT_FUZZ_COMPILER}" ${flags} ${objects} -o "${program}" ${libraries})
+  add_custom_target(fuzz_${name} ALL DEPENDS "${program}")
+endfunction()
+
+function(_weft_add_mutator name sources libraries)
   set(target fuzz_${name})
-  add_executable(${target} "${PROJECT_SOURCE_DIR}/tests/fuzz/mutate.cpp" "${PROJECT_SOURCE_DIR}/tests/fuzz/${name}.cpp" ${ARGN})
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/tests/fuzz/mutate.cpp" ${sources})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${target} PRIVATE weft_settings)
+  target_link_libraries(${target} PRIVATE weft_settings ${libraries})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/fuzz")
   if(NOT WEFT_SANITIZE)
     target_compile_options(${target} PRIVATE -g -fsanitize=address,undefined -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=address,undefined)
   endif()
-  add_test(NAME fuzz/${name} COMMAND ${target} "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}")
-  _weft_set_test_properties(fuzz/${name} 1 fuzz "")
 endfunction()
 
 # weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>])

@@ -13,7 +13,7 @@ sample=$venv/share/weft/mnist
 
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libfmt-dev libspdlog-dev libcli11-dev libyaml-cpp-dev
   nlohmann-json3-dev zlib1g-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
-  pkg-config)
+  pkg-config clang-14 libclang-rt-14-dev) # clang for its fuzzer: 14 MB
 declare -A tools=([g++]=g++ [cmake]=cmake [ninja]=ninja-build [ccache]=ccache [make]=make)
 
 say() { echo "env: $*"; }

@@ -21,7 +21,7 @@ constexpr int kSignalled = 128;
 
 // Free now; torch's store takes it in a moment.
 std::uint16_t free_port() {
-  const aggregation::FileDescriptor probe = control::listen_on({0x7F000001, 0});
+  const files::FileDescriptor probe = control::listen_on({0x7F000001, 0});
   return control::local_address(probe.get()).port;
 }
 

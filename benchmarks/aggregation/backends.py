@@ -1,9 +1,9 @@
-"""One all_reduce of 16 MiB float32 over links of a limited rate: `sml` through weft-switch beside gloo, same links.
+"""One all_reduce of 16 MiB float32 over links of a limited rate: `sml` beside gloo and Open MPI over TCP, same links.
 
     sudo .venv/bin/python benchmarks/aggregation/backends.py [--workers 4 8] [--rate 100]
 
 Hosts are network namespaces (scripts/network_namespaces.sh). One JSON line a figure: seconds of the slowest worker, and
-the bytes that worker 0 sent; the ratio is gloo's time over ours.
+the bytes that worker 0 sent and received; the ratio is gloo's time over that one's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import torch
 
 ROOT = Path(__file__).parents[2]
 NAMESPACES = ROOT / "scripts" / "network_namespaces.sh"
@@ -24,30 +27,49 @@ ELEMENTS = (16 << 20) // 4
 ADDRESS = "10.77.0"
 
 
-def sent_bytes() -> int:
-    return int(Path("/sys/class/net/eth0/statistics/tx_bytes").read_text())
+def link_bytes() -> tuple[int, int]:
+    """Sent and received over this worker's link since it is up."""
+    counts = Path("/sys/class/net/eth0/statistics")
+    return int((counts / "tx_bytes").read_text()), int((counts / "rx_bytes").read_text())
+
+
+def time_sum(rank: int, size: int, all_reduce: Callable[[torch.Tensor], object]) -> dict[str, float]:
+    x = torch.full((ELEMENTS,), float(rank))
+    (sent, received), start = link_bytes(), time.perf_counter()
+    all_reduce(x)
+    seconds = time.perf_counter() - start
+    sent, received = link_bytes()[0] - sent, link_bytes()[1] - received
+    assert (x == size * (size - 1) / 2).all(), "wrong sums"
+    return {"seconds": seconds, "sent": sent, "received": received}
 
 
 def work(backend: str, rank: int, size: int) -> None:
-    """A worker, inside its namespace."""
-    import torch
+    """A worker of torch.distributed, inside its namespace."""
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
     dist.init_process_group(backend, init_method=f"tcp://{ADDRESS}.10:29500", rank=rank, world_size=size)
     dist.all_reduce(torch.ones(1024))  # connections are made, caches are warm
     dist.barrier()
-    x = torch.full((ELEMENTS,), float(rank))
-    before, start = sent_bytes(), time.perf_counter()
-    dist.all_reduce(x)
-    seconds, sent = time.perf_counter() - start, sent_bytes() - before
-    assert (x == size * (size - 1) / 2).all(), "wrong sums"
-    slowest = torch.tensor([seconds], dtype=torch.float64)
+    figures = time_sum(rank, size, dist.all_reduce)
+    slowest = torch.tensor([figures["seconds"]], dtype=torch.float64)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     if rank == 0:
-        print(json.dumps({"seconds": slowest.item(), "sent": sent}), flush=True)
+        print(json.dumps({**figures, "seconds": slowest.item()}), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def work_for_mpi() -> None:
+    """A rank of Open MPI, which knows nothing of namespaces."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    world.Allreduce(MPI.IN_PLACE, torch.ones(1024).numpy())
+    world.Barrier()
+    figures = time_sum(world.rank, world.size, lambda x: world.Allreduce(MPI.IN_PLACE, x.numpy()))
+    slowest = world.allreduce(figures["seconds"], MPI.MAX)
+    if world.rank == 0:
+        print(json.dumps({**figures, "seconds": slowest}), flush=True)
 
 
 def inside(name: str, host: str) -> list[str]:
@@ -79,6 +101,35 @@ def measure(backend: str, name: str, size: int) -> dict[str, float]:
     return dict(json.loads(output.splitlines()[-1]))
 
 
+# Over TCP and nothing else, as between hosts: all ranks share this machine's name, and would share its memory. The
+# launcher stands in the switch's namespace, where ranks reach it.
+OVER_TCP = {
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "tcp,self",
+    "OMPI_MCA_btl_tcp_if_include": f"{ADDRESS}.0/24",
+    "OMPI_MCA_coll": "^sm,han,xhc",
+    "PMIX_MCA_ptl_base_remote_connections": "1",
+    "PMIX_MCA_ptl_base_if_include": f"{ADDRESS}.0/24",
+    "PRTE_MCA_ptl_base_remote_connections": "1",
+    "PRTE_MCA_ptl_base_if_include": f"{ADDRESS}.0/24",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def measure_mpi(name: str, size: int) -> dict[str, float]:
+    enter = f'exec ip netns exec {name}-w$OMPI_COMM_WORLD_RANK "$@"'
+    launcher = [str(ROOT / "scripts" / "mpirun"), "-n", str(size), "bash", "-c", enter, "rank"]
+    ended = subprocess.run(
+        [*inside(name, "switch"), *launcher, sys.executable, __file__, "--worker", "mpi"],
+        env={**os.environ, **OVER_TCP},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return dict(json.loads(ended.stdout.splitlines()[-1]))
+
+
 def compare(size: int, rate: int) -> None:
     name = f"weft-bench-{os.getpid()}"
     # --segment: single packets, not bursts, cross the links, as they would cross a wire.
@@ -86,18 +137,21 @@ def compare(size: int, rate: int) -> None:
     listen = ["--listen", f"{ADDRESS}.1:48864", "--control", f"{ADDRESS}.1:50099", "--http", "off", "--open"]
     switch = subprocess.Popen([*inside(name, "switch"), str(SWITCH), *listen, "--log-level", "warn"])
     try:
-        gloo, ours = measure("gloo", name, size), measure("sml", name, size)
+        results = {backend: measure(backend, name, size) for backend in ("gloo", "sml")}
+        results["openmpi_tcp"] = measure_mpi(name, size)
     finally:
         switch.send_signal(signal.SIGTERM)
         switch.wait()
         subprocess.run([NAMESPACES, "down", name], check=True)
-    for backend, figures in (("gloo", gloo), ("sml", ours)):
+    gloo = results["gloo"]["seconds"]
+    for backend, figures in results.items():
+        crossed = f"{figures['sent'] / 1e6:.1f} MB sent and {figures['received'] / 1e6:.1f} MB received by worker 0"
         line = {
             "name": f"aggregation/backends/{backend}/{size}",
             "value": round(figures["seconds"], 3),
             "unit": "s",
-            "peer": f"gloo {gloo['seconds']:.3f} s; {figures['sent'] / 1e6:.1f} MB sent by worker 0, {rate} Mbit/s",
-            "ratio": round(gloo["seconds"] / figures["seconds"], 3),
+            "peer": f"gloo {gloo:.3f} s; {crossed}, {rate} Mbit/s",
+            "ratio": round(gloo / figures["seconds"], 3),
         }
         print(json.dumps(line), flush=True)
 
@@ -109,6 +163,9 @@ def main() -> None:
     parser.add_argument("--worker", metavar="BACKEND", help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.worker == "mpi":
+        return work_for_mpi()
     if options.worker:
         return work(options.worker, options.rank, options.workers[0])
     if subprocess.run([NAMESPACES, "possible"], check=False).returncode != 0:

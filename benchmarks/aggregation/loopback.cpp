@@ -1,6 +1,7 @@
 // Sums through a switch on this host's loopback: bandwidth, and processor time for each packet.
 //
-// loopback [workers]: prints one JSON line a figure; ratios are against what docs/aggregation.md promises.
+// loopback [workers [window [part of a case's name [rounds]]]]: prints one JSON line a figure; ratios are against what
+// docs/aggregation.md promises.
 #include <pthread.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 using namespace weft::aggregation;
 
 constexpr std::size_t kElements = (16U << 20) / 4;
-constexpr int kRounds = 12;
+int rounds = 12;
 constexpr double kPromisedGigabits = 4;
 constexpr double kPromisedNanoseconds = 400;
 
@@ -61,7 +62,7 @@ Figures measure(const LiveOptions& options) {
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<Number>(i % 1000) + static_cast<Number>(rank);
     std::vector<Number> out(kElements);
     const double before = own_cpu_seconds();
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       const auto start = std::chrono::steady_clock::now();
       session.all_reduce(std::span<const Number>(in), std::span(out));
       if (rank == 0) seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -99,14 +100,19 @@ int main(int argc, char** argv) {
   LiveOptions options;
   options.workers = argc > 1 ? std::atoi(argv[1]) : 2;
   options.window = argc > 2 ? std::atoi(argv[2]) : 256;
+  const std::string wanted = argc > 3 ? argv[3] : "";
+  if (argc > 4) rounds = std::atoi(argv[4]);
+  const auto run_if_wanted = [&]<class Number>(const std::string& name, Number) {
+    if (name.find(wanted) != std::string::npos) run<Number>(name, options);
+  };
   options.mode = Mode::kSwitchMl;
-  run<std::int32_t>("switchml/int32", options);
-  run<float>("switchml/float32", options);
+  run_if_wanted("switchml/int32", std::int32_t{});
+  run_if_wanted("switchml/float32", float{});
   options.segmentation = false;
-  run<std::int32_t>("switchml_without_segmentation/int32", options);
+  run_if_wanted("switchml_without_segmentation/int32", std::int32_t{});
   options.segmentation = true;
   options.mode = Mode::kExtended;
   options.packet_elements = 320;
-  run<float>("extended/float32", options);
+  run_if_wanted("extended/float32", float{});
   return 0;
 }

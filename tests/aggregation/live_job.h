@@ -95,7 +95,7 @@ class LiveJob {
     admission = std::get<Admission>(target.jobs->admit(spec, steady_now()));
     for (int rank = 0; rank < options.workers; ++rank) {
       sessions.push_back(std::make_unique<WorkerSession>(std::move(transports[static_cast<std::size_t>(rank)]),
-                                                         worker_options(target, rank), admission));
+                                                         options_of(target, rank), admission));
     }
   }
 
@@ -130,15 +130,8 @@ class LiveJob {
     udp.segmentation = options.segmentation;
     return std::make_unique<UdpTransport>(udp);
   }
-  [[nodiscard]] WorkerOptions worker_options(const LiveSwitch& target, int rank) const {
-    WorkerOptions worker;
-    worker.mode = options.mode;
-    worker.rank = rank;
-    worker.workers = options.workers;
-    worker.packet_elements = options.packet_elements;
-    worker.window = options.window;
-    worker.switch_address = target.address;
-    worker.key = spec.key;
+  [[nodiscard]] WorkerOptions options_of(const LiveSwitch& target, int rank) const {
+    WorkerOptions worker = worker_options(spec, rank, target.address);
     worker.timeout = options.timeout;
     worker.suspect_after = std::chrono::milliseconds(200);
     worker.rejoin = options.rejoin;

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "tests/aggregation/live_job.h"
-#include "weft/aggregation/file_descriptor.h"
+#include "weft/files/file_descriptor.h"
 
 namespace weft::aggregation {
 
@@ -54,7 +54,7 @@ class Namespaces {
     std::exception_ptr error;
     std::thread([&] {
       try {
-        const FileDescriptor file(::open(("/run/netns/" + name_ + "-" + which).c_str(), O_RDONLY | O_CLOEXEC));
+        const files::FileDescriptor file(::open(("/run/netns/" + name_ + "-" + which).c_str(), O_RDONLY | O_CLOEXEC));
         if (file.get() < 0 || ::setns(file.get(), CLONE_NEWNET) != 0) {
           throw std::system_error(errno, std::generic_category(), "namespace " + which);
         }

@@ -22,7 +22,7 @@ constexpr std::size_t kPageBytes = std::size_t{48} << 20;  // more than the kern
 class Http : public ::testing::Test {
  protected:
   void start(HttpLimits limits = {}) {
-    HttpServer::Pages pages;
+    Pages pages;
     pages["/metrics"] = {"text/plain; version=0.0.4", [] { return std::string("weft 1\n"); }};
     pages["/"] = {"text/html", [] { return std::string(kPageBytes, 'x'); }};
     server_ = std::make_unique<HttpServer>(aggregation::Address{kLoopback, 0}, pages, counters_, limits);

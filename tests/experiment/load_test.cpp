@@ -10,7 +10,6 @@
 
 #include "weft/experiment/problems.h"
 #include "weft/experiment/sizes.h"
-#include "weft/experiment/spelling.h"
 
 namespace weft::experiment {
 namespace {
@@ -181,13 +180,6 @@ TEST(LoadTest, AnyDamageIsDescribed) {
     EXPECT_THAT(error, AnyOf(std::string(), HasSubstr("file.yaml")));
   }
   EXPECT_GT(refused, 100);
-}
-
-TEST(SpellingTest, NearestName) {
-  EXPECT_EQ(edit_distance("stride", "stirde"), 1U);
-  EXPECT_EQ(edit_distance("", "abc"), 3U);
-  EXPECT_EQ(nearest("num_epoch", {"batch_size", "num_epochs"}), "num_epochs");
-  EXPECT_EQ(nearest("zzzzzz", {"batch_size", "num_epochs"}), std::nullopt);
 }
 
 TEST(ScheduleTest, MomentumAndRates) {

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "weft/aggregation/config_keys.h"
-#include "weft/aggregation/nearest.h"
+#include "weft/text/spelling.h"
 
 extern "C" char** environ;
 
@@ -56,7 +56,8 @@ std::string section_of(const std::string& text, const Line& line) {
   // SwitchML's own files have it; it is read over, because no machine without the hardware can use it.
   if (name == "backend.rdma") return name;
   if (std::find(sections.begin(), sections.end(), name) == sections.end()) {
-    line.refuse("there is no section [" + name + "]; allowed are " + listed(sections) + suggestion(name, sections));
+    line.refuse("there is no section [" + name + "]; allowed are " + listed(sections) +
+                text::suggestion(name, sections));
   }
   return name;
 }
@@ -66,7 +67,8 @@ const ConfigKey& key_of(const std::string& section, const std::string& name, con
     if (key.section == section && key.name == name) return key;
   }
   const auto known = names_in(section);
-  line.refuse("[" + section + "] has no key '" + name + "'; allowed are " + listed(known) + suggestion(name, known));
+  line.refuse("[" + section + "] has no key '" + name + "'; allowed are " + listed(known) +
+              text::suggestion(name, known));
 }
 
 void set(Config& config, const std::string& section, const std::string& text, const Line& line,
@@ -108,7 +110,7 @@ void apply_variable(Config& config, const std::string& name, const std::string& 
     }
     return;
   }
-  throw ConfigError("weft: there is no variable " + name + suggestion(name, known_variables()));
+  throw ConfigError("weft: there is no variable " + name + text::suggestion(name, known_variables()));
 }
 
 // Only what both keys say together: each may come from a file or a variable.

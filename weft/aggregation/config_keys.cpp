@@ -25,6 +25,8 @@ struct Place {
 
   Value& in(Config& config) const { return config.*section.*member; }
 };
+template <class Section, class Value>
+Place(Section Config::*, Value Section::*) -> Place<Section, Value>;  // compilers before C++20's rules for aggregates
 
 template <class Section>
 ConfigKey integer(const char* in, const char* name, Place<Section, std::int64_t> place, std::int64_t least,

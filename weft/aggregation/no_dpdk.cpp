@@ -1,4 +1,4 @@
-// Every build so far: no DPDK transport has been written.
+// Builds without DPDK.
 #include <stdexcept>
 
 #include "weft/aggregation/dpdk_transport.h"
@@ -8,7 +8,8 @@ namespace weft::aggregation {
 bool has_dpdk() { return false; }
 
 std::unique_ptr<Transport> open_dpdk(const DpdkOptions& options) {
-  throw std::runtime_error("this build has no DPDK transport for " + options.local.describe() + "; use UDP sockets");
+  throw std::runtime_error("this build has no DPDK transport for " + options.local.describe() +
+                           "; use UDP sockets, or build with -DWEFT_DPDK=ON and libdpdk-dev");
 }
 
 }  // namespace weft::aggregation

@@ -39,14 +39,13 @@ void Outbox::clear() {
   piece_ = used_ = 0;
 }
 
-std::size_t Outbox::run_length(std::size_t first, std::size_t most, std::size_t bytes) const {
-  const std::size_t size = packets_[first].size();
-  std::size_t length = 1;
-  while (length < most && first + length < packets_.size() && (length + 1) * size <= bytes &&
-         packets_[first + length].size() == size && receivers_[first + length] == receivers_[first]) {
-    ++length;
+std::size_t Outbox::alike(std::size_t first) const {
+  std::size_t count = 1;
+  while (first + count < packets_.size() && packets_[first + count].size() == packets_[first].size() &&
+         receivers_[first + count] == receivers_[first]) {
+    ++count;
   }
-  return length;
+  return count;
 }
 
 }  // namespace weft::aggregation

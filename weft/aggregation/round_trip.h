@@ -12,7 +12,8 @@ struct RetransmissionOptions {
   Duration first = std::chrono::milliseconds(20);  // before anything was measured
   Duration least = std::chrono::milliseconds(5);   // a worker may lose its core for that long
   Duration most = std::chrono::milliseconds(250);  // however often a packet was sent again
-  int probes = 8;  // packets sent again at a time while nothing at all comes back: peers may not be there yet
+  int overtaken_by = 16;  // later packets with an answer: the packet is sent again at once; 0: never
+  int probes = 8;         // packets sent again at a time while nothing at all comes back: peers may not be there yet
 };
 
 class RoundTrip {

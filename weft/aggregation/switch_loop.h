@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "weft/aggregation/file_descriptor.h"
 #include "weft/aggregation/jobs.h"
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/transport.h"
+#include "weft/files/file_descriptor.h"
 
 namespace weft::aggregation {
 
@@ -36,7 +36,7 @@ class SwitchLoop {
 
   Jobs& jobs_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  FileDescriptor stops_;         // an eventfd
+  files::FileDescriptor stops_;  // an eventfd
   std::vector<pollfd> waiting_;  // each transport, then stops_
   Outbox out_;
   std::uint64_t changes_ = 0;  // of the jobs, that the ports' filters know

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "weft/aggregation/file_descriptor.h"
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/transport.h"
+#include "weft/files/file_descriptor.h"
 
 namespace weft::aggregation {
 
@@ -42,15 +42,17 @@ class UdpTransport final : public Transport {
   [[nodiscard]] bool try_send(const Address& to, std::span<const Outbox::Packet> packets);
   [[nodiscard]] bool wait_for_room() const;
   [[nodiscard]] bool wait(Duration longest) const;
+  bool read_after_waiting(Duration longest, const Receiver& receiver);
   bool read_run(const Receiver& receiver);
   void drain_wakes() const;
 
   UdpOptions options_;
-  FileDescriptor socket_;
-  FileDescriptor wakes_;  // an eventfd
+  files::FileDescriptor socket_;
+  files::FileDescriptor wakes_;  // an eventfd
   bool gso_ = false;
   bool gro_ = false;
   std::uint64_t lost_ = 0;
+  Duration last_wait_{0};
   std::vector<std::byte> buffer_;
 };
 

@@ -17,6 +17,7 @@ Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const
       options_(retransmission),
       round_trip_(retransmission),
       slots_(static_cast<std::size_t>(identity.layout.window)),
+      overtaking_(slots_.size(), retransmission.overtaken_by),
       first_operation_(admission.first_operation),
       next_due_(kNever) {
   // At once for the largest packet: they must not move while they wait to be sent.
@@ -67,6 +68,7 @@ void Worker::send_next(int index, Time now, Outbox& out) {
   slot.first_sent_at = slot.sent_at = now;
   slot.due = now + round_trip_.timeout(0);
   next_due_ = std::min(next_due_, slot.due);
+  overtaking_.sent(static_cast<std::size_t>(index));
   transmit(packet, out);
 }
 
@@ -120,6 +122,7 @@ void Worker::take_result(const Packet& packet, Time now, Outbox& out) {
   }
   if (silent_) end_silence(now);
   last_progress_ = now;
+  overtaking_.answered(head.slot);
   round_trip_.answered(now - slot.first_sent_at, now - slot.sent_at, slot.tries);
   slot.replaying = false;
   if (!slot.waiting) return;  // had it before the switch began anew
@@ -140,7 +143,18 @@ void Worker::end_silence(Time now) {
   next_due_ = std::min(next_due_, now + round_trip_.timeout(0));
 }
 
+void Worker::send_overtaken(Time now, Outbox& out) {
+  while (const std::optional<std::size_t> index = overtaking_.next()) {
+    WorkerSlot& slot = slots_[*index];
+    ++slot.tries;
+    slot.due = now + round_trip_.timeout(slot.tries);
+    next_due_ = std::min(next_due_, slot.due);
+    send_again(static_cast<int>(*index), now, out);
+  }
+}
+
 void Worker::on_time(Time now, Outbox& out) {
+  send_overtaken(now, out);
   if (now < next_due_) return;
   // Nothing at all came back: the switch or a peer is away, and to send it everything again would help nobody.
   silent_ = silent_ || now - last_progress_ >= round_trip_.timeout(0);
@@ -155,9 +169,9 @@ void Worker::on_time(Time now, Outbox& out) {
       slot.due = now + round_trip_.timeout(slot.tries);
       // A peer may be kept from coming by the very sum that it lacks: replays go out, and probes take turns.
       if (!silent_ || slot.replaying) {
-        send_again(slot, now, out);
+        send_again(static_cast<int>(index), now, out);
       } else if (probes-- > 0) {
-        send_again(slot, now, out);
+        send_again(static_cast<int>(index), now, out);
         next_probe_ = (index + 1) % slots_.size();
       }
     }
@@ -165,8 +179,10 @@ void Worker::on_time(Time now, Outbox& out) {
   }
 }
 
-void Worker::send_again(WorkerSlot& slot, Time now, Outbox& out) {
+void Worker::send_again(int index, Time now, Outbox& out) {
+  WorkerSlot& slot = slots_[static_cast<std::size_t>(index)];
   slot.sent_at = now;
+  overtaking_.sent(static_cast<std::size_t>(index));
   const bool needs_both = slot.replaying && slot.waiting && slot.turns > 1;
   if (needs_both) transmit(slot.before_last(), out);
   transmit(slot.last(), out);
@@ -191,7 +207,9 @@ void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
   silent_ = false;
   last_progress_ = now;
   next_due_ = kNever;
-  for (WorkerSlot& slot : slots_) {
+  overtaking_.forget();
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    WorkerSlot& slot = slots_[index];
     if (slot.turns == 0) continue;
     readdress(slot.last());
     if (slot.turns > 1) readdress(slot.before_last());
@@ -200,12 +218,13 @@ void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
     slot.first_sent_at = now;
     slot.due = now + round_trip_.timeout(1);
     next_due_ = std::min(next_due_, slot.due);
-    send_again(slot, now, out);
+    send_again(static_cast<int>(index), now, out);
   }
 }
 
 void Worker::abandon() {
   for (WorkerSlot& slot : slots_) slot.waiting = slot.replaying = false;
+  overtaking_.forget();
   operation_ = nullptr;
   waiting_ = 0;
   next_due_ = kNever;

@@ -9,6 +9,7 @@
 #include "weft/aggregation/job.h"
 #include "weft/aggregation/operation.h"
 #include "weft/aggregation/outbox.h"
+#include "weft/aggregation/overtaking.h"
 #include "weft/aggregation/round_trip.h"
 #include "weft/aggregation/worker_slot.h"
 
@@ -36,7 +37,7 @@ class Worker {
   void begin(Operation& operation, Time now, Outbox& out);
   // A result completes a turn and sends the slot's next packet; anything else is counted and dropped.
   void handle(std::span<const std::byte> bytes, Time now, Outbox& out);
-  // Sends again what was not answered in time.
+  // Sends again what later packets have overtaken, and what was not answered in time.
   void on_time(Time now, Outbox& out);
   // When on_time() has something to do, if no result comes before.
   [[nodiscard]] Time next_due() const { return next_due_; }
@@ -67,7 +68,8 @@ class Worker {
 
  private:
   void send_next(int slot, Time now, Outbox& out);
-  void send_again(WorkerSlot& slot, Time now, Outbox& out);
+  void send_again(int slot, Time now, Outbox& out);
+  void send_overtaken(Time now, Outbox& out);
   void transmit(const WorkerSlot::SentPacket& packet, Outbox& out);
   void readdress(WorkerSlot::SentPacket& packet);
   [[nodiscard]] Head head_of(int slot, std::uint64_t sequence) const;
@@ -81,6 +83,7 @@ class Worker {
   RetransmissionOptions options_;
   RoundTrip round_trip_;
   std::vector<WorkerSlot> slots_;
+  Overtaking overtaking_;
   Operation* operation_ = nullptr;
   std::uint64_t operations_ = 0;  // begun
   std::uint8_t first_operation_;

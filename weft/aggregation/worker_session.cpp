@@ -40,6 +40,18 @@ std::string seconds(Duration duration) {
 
 }  // namespace
 
+WorkerOptions worker_options(const JobSpec& spec, int rank, const Address& switch_address) {
+  WorkerOptions options;
+  options.mode = spec.mode;
+  options.rank = rank;
+  options.workers = spec.workers;
+  options.packet_elements = spec.packet_elements;
+  options.window = spec.slots;
+  options.switch_address = switch_address;
+  options.key = spec.key;
+  return options;
+}
+
 WorkerSession::WorkerSession(std::unique_ptr<Transport> transport, WorkerOptions options, const Admission& admission)
     : transport_(std::move(transport)),
       options_(checked(std::move(options), admission)),

@@ -39,6 +39,9 @@ struct WorkerOptions {
   std::function<std::optional<Admission>()> rejoin{};
 };
 
+// A worker of a job as it was asked for and admitted; the caller adds timeouts and what to do about a lost job.
+[[nodiscard]] WorkerOptions worker_options(const JobSpec& spec, int rank, const Address& switch_address);
+
 struct WorkerStatistics {
   std::uint64_t operations = 0;
   std::uint64_t packets_sent = 0;

@@ -96,12 +96,12 @@ bool FrontDoor::is_full(std::uint32_t host) const {
 
 void FrontDoor::let_in() {
   while (true) {
-    aggregation::FileDescriptor visitor = accept_from(listener_);
+    files::FileDescriptor visitor = accept_from(listener_);
     if (visitor.get() < 0) return;
     const Visitor who{remote_address(visitor.get()), local_address(visitor.get())};
     {
       const std::lock_guard lock(mutex_);
-      aggregation::FileDescriptor copy(fcntl(visitor.get(), F_DUPFD_CLOEXEC, 0));
+      files::FileDescriptor copy(fcntl(visitor.get(), F_DUPFD_CLOEXEC, 0));
       // gRPC may have closed a descriptor of this number before its peer's end was seen here: the new one counts.
       connections_.erase(visitor.get());
       if (copy.get() < 0 || is_full(who.remote.ipv4)) {

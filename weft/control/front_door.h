@@ -53,7 +53,7 @@ class FrontDoor {
  private:
   using Clock = std::chrono::steady_clock;
   struct Connection {
-    aggregation::FileDescriptor copy;  // of gRPC's: to watch and to shut it
+    files::FileDescriptor copy;  // of gRPC's: to watch and to shut it
     std::shared_ptr<const Visitor> visitor;
     bool asked = false;
     Clock::time_point last;
@@ -68,7 +68,7 @@ class FrontDoor {
 
   DoorLimits limits_;
   Counters& counters_;
-  aggregation::FileDescriptor listener_;
+  files::FileDescriptor listener_;
   Bell bell_;
   Welcome welcome_;
   mutable std::mutex mutex_;

@@ -11,16 +11,6 @@ namespace {
 
 constexpr int kLookEveryMs = 100;
 
-std::string response(const char* status, const std::string& type, const std::string& content, bool with_body) {
-  std::string text = std::string("HTTP/1.1 ") + status + "\r\nContent-Type: " + type +
-                     "\r\nContent-Length: " + std::to_string(content.size()) +
-                     "\r\nConnection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-                     "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n\r\n";
-  return with_body ? text + content : text;
-}
-
-std::string refusal(const char* status) { return response(status, "text/plain", std::string(status) + "\n", true); }
-
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
@@ -52,7 +42,7 @@ void HttpServer::run() {
 
 void HttpServer::accept_some() {
   while (true) {
-    aggregation::FileDescriptor visitor = accept_from(listener_);
+    files::FileDescriptor visitor = accept_from(listener_);
     if (visitor.get() < 0) return;
     if (exchanges_.size() >= limits_.connections) {
       counters_.add(Event::kHttpDropped);
@@ -81,10 +71,10 @@ bool HttpServer::read_some(Exchange& exchange) {
   if (count == 0) return false;
   exchange.request.append(buffer, static_cast<std::size_t>(count));
   if (exchange.request.find("\r\n\r\n") != std::string::npos) {
-    exchange.response = answer(exchange.request);
+    exchange.response = answer_request(pages_, exchange.request);
   } else if (exchange.request.size() > limits_.request_bytes) {
     counters_.add(Event::kHttpDropped);
-    exchange.response = refusal("431 Request Header Fields Too Large");
+    exchange.response = refuse_request("431 Request Header Fields Too Large");
   }
   return exchange.response.empty() || write_some(exchange);
 }
@@ -98,21 +88,6 @@ bool HttpServer::write_some(Exchange& exchange) {
   if (exchange.sent < all.size()) return true;
   counters_.add(Event::kHttpServed);
   return false;
-}
-
-std::string HttpServer::answer(const std::string& request) const {
-  const std::string line = request.substr(0, request.find("\r\n"));
-  const auto first = line.find(' ');
-  const auto second = line.find(' ', first + 1);
-  if (first == std::string::npos || second == std::string::npos || line.compare(second + 1, 5, "HTTP/") != 0) {
-    return refusal("400 Bad Request");
-  }
-  const std::string method = line.substr(0, first);
-  if (method != "GET" && method != "HEAD") return refusal("405 Method Not Allowed");
-  const std::string target = line.substr(first + 1, second - first - 1);
-  const auto found = pages_.find(target.substr(0, target.find('?')));
-  if (found == pages_.end()) return refusal("404 Not Found");
-  return response("200 OK", found->second.type, found->second.content(), method == "GET");
 }
 
 }  // namespace weft::control

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <thread>
 
 #include "weft/aggregation/address.h"
 #include "weft/control/counters.h"
+#include "weft/control/http_request.h"
 #include "weft/control/socket.h"
 
 namespace weft::control {
@@ -23,12 +23,6 @@ struct HttpLimits {
 
 class HttpServer {
  public:
-  struct Page {
-    std::string type;  // Content-Type
-    std::function<std::string()> content;
-  };
-  using Pages = std::map<std::string, Page>;  // by path
-
   // Serves when it is there.
   HttpServer(const aggregation::Address& listen, Pages pages, Counters& counters, const HttpLimits& limits = {});
   ~HttpServer();
@@ -40,7 +34,7 @@ class HttpServer {
  private:
   using Clock = std::chrono::steady_clock;
   struct Exchange {
-    aggregation::FileDescriptor socket;
+    files::FileDescriptor socket;
     Clock::time_point deadline;
     std::string request;
     std::string response;  // empty while the request is being read
@@ -53,12 +47,11 @@ class HttpServer {
   [[nodiscard]] bool carry_on(Exchange& exchange);
   [[nodiscard]] bool read_some(Exchange& exchange);
   [[nodiscard]] bool write_some(Exchange& exchange);
-  [[nodiscard]] std::string answer(const std::string& request) const;
 
   Pages pages_;
   Counters& counters_;
   HttpLimits limits_;
-  aggregation::FileDescriptor listener_;
+  files::FileDescriptor listener_;
   Bell bell_;
   std::atomic<bool> stopping_{false};
   std::map<int, Exchange> exchanges_;

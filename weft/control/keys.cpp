@@ -9,7 +9,7 @@
 #include <sstream>
 #include <vector>
 
-#include "weft/aggregation/nearest.h"
+#include "weft/text/spelling.h"
 
 namespace weft::control {
 namespace {
@@ -66,7 +66,7 @@ class Reader {
         job.workers = number(field, entry.second, 65535);
       } else {
         refuse(entry.first, "job '" + name + "' has no field '" + field + "'; allowed are key, slots, workers" +
-                                aggregation::suggestion(field, kJobFields));
+                                text::suggestion(field, kJobFields));
       }
     }
     if (job.secret.empty()) refuse(node, "job '" + name + "' lacks its key; make one with `openssl rand -hex 32`");
@@ -147,7 +147,7 @@ const JobKey& JobKeys::at(const std::string& job) const {
     names.push_back(name);
   }
   throw KeysError("weft: " + file_ + " has no key for job '" + job + "'; there are keys for " +
-                  (known.empty() ? "no job" : known) + aggregation::suggestion(job, names));
+                  (known.empty() ? "no job" : known) + text::suggestion(job, names));
 }
 
 }  // namespace weft::control

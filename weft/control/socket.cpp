@@ -35,8 +35,8 @@ aggregation::Address address_by(NameOf name_of, int fd) {
 
 }  // namespace
 
-aggregation::FileDescriptor listen_on(const aggregation::Address& address) {
-  aggregation::FileDescriptor socket_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+files::FileDescriptor listen_on(const aggregation::Address& address) {
+  files::FileDescriptor socket_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
   const sockaddr_in name = as_sockaddr(address);
   if (socket_.get() < 0 || setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
@@ -47,8 +47,8 @@ aggregation::FileDescriptor listen_on(const aggregation::Address& address) {
   return socket_;
 }
 
-aggregation::FileDescriptor accept_from(const aggregation::FileDescriptor& listener) {
-  aggregation::FileDescriptor visitor(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+files::FileDescriptor accept_from(const files::FileDescriptor& listener) {
+  files::FileDescriptor visitor(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   const int on = 1;
   if (visitor.get() >= 0) setsockopt(visitor.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   return visitor;

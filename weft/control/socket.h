@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "weft/aggregation/address.h"
-#include "weft/aggregation/file_descriptor.h"
+#include "weft/files/file_descriptor.h"
 
 namespace weft::control {
 
 // A listening, non-blocking TCP socket. Throws std::system_error naming the address; port 0: a free one.
-[[nodiscard]] aggregation::FileDescriptor listen_on(const aggregation::Address& address);
+[[nodiscard]] files::FileDescriptor listen_on(const aggregation::Address& address);
 // The next who knocks, non-blocking; empty (-1) if there is nobody.
-[[nodiscard]] aggregation::FileDescriptor accept_from(const aggregation::FileDescriptor& listener);
+[[nodiscard]] files::FileDescriptor accept_from(const files::FileDescriptor& listener);
 [[nodiscard]] aggregation::Address local_address(int fd);
 [[nodiscard]] aggregation::Address remote_address(int fd);
 // Whether an address is this machine's own: loopback, or one of its interfaces'.
@@ -28,7 +28,7 @@ class Bell {
   void silence() const noexcept;
 
  private:
-  aggregation::FileDescriptor fd_;
+  files::FileDescriptor fd_;
 };
 
 }  // namespace weft::control

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "weft/experiment/spelling.h"
+#include "weft/text/spelling.h"
 
 namespace weft::experiment {
 namespace {
@@ -68,9 +68,9 @@ Fields::Fields(const Value& mapping, std::string what, Problems& problems)
 Fields::~Fields() {
   for (const Entry& entry : value_.entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
-    const auto meant = nearest(entry.key, known_);
+    const auto meant = text::nearest(entry.key, known_);
     problems_.add(entry.place, "unknown key '" + entry.key + "' in " + what_ + "; " +
-                                   (meant ? "did you mean '" + *meant + "'?" : "known are " + listed(known_)));
+                                   (meant ? "did you mean '" + *meant + "'?" : "known are " + text::listed(known_)));
   }
 }
 
@@ -129,8 +129,8 @@ std::optional<std::string> Fields::choice(const std::string& key, const std::vec
   if (value->kind == Value::Kind::kScalar && std::find(names.begin(), names.end(), value->text) != names.end()) {
     return value->text;
   }
-  const auto meant = value->kind == Value::Kind::kScalar ? nearest(value->text, names) : std::nullopt;
-  refuse(key, *value, "one of " + listed(names));
+  const auto meant = value->kind == Value::Kind::kScalar ? text::nearest(value->text, names) : std::nullopt;
+  refuse(key, *value, "one of " + text::listed(names));
   if (meant) problems_.add(value->place, "did you mean '" + *meant + "'?");
   return std::nullopt;
 }

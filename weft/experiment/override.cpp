@@ -2,7 +2,7 @@
 
 #include "weft/experiment/document.h"
 #include "weft/experiment/problems.h"
-#include "weft/experiment/spelling.h"
+#include "weft/text/spelling.h"
 
 namespace weft::experiment {
 namespace {
@@ -49,7 +49,7 @@ ValuePtr* entry_of(Value& mapping, const std::string& step) {
 std::string what_is_there(const Value& value) {
   std::vector<std::string> names;
   for (const Entry& entry : value.entries) names.push_back(entry.key);
-  return value.kind == Value::Kind::kMapping ? "keys " + listed(names) : value.describe();
+  return value.kind == Value::Kind::kMapping ? "keys " + text::listed(names) : value.describe();
 }
 
 }  // namespace

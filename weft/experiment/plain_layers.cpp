@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "weft/experiment/forms.h"
-#include "weft/experiment/spelling.h"
+#include "weft/text/spelling.h"
 
 namespace weft::experiment {
 namespace {
@@ -106,9 +106,9 @@ const PlainKind* kind_named(const std::string& name, const Place& place, Problem
     if (kind.name == name) return &kind;
     known.emplace_back(kind.name);
   }
-  const auto meant = nearest(name, known);
+  const auto meant = text::nearest(name, known);
   problems.add(place, "expected a kind of layer, got '" + name + "'; " +
-                          (meant ? "did you mean '" + *meant + "'?" : "known are " + listed(known)));
+                          (meant ? "did you mean '" + *meant + "'?" : "known are " + text::listed(known)));
   return nullptr;
 }
 

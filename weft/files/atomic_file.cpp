@@ -29,10 +29,9 @@ fs::path beside(const fs::path& path) {
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 void sync_folder(const fs::path& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;  // a folder that may be written but not read: the file itself is in place
-  fsync(descriptor);
-  ::close(descriptor);
+  const FileDescriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) return;  // a folder that may be written but not read: the file itself is in place
+  fsync(descriptor.get());
 }
 
 // `step` writes some bytes from a pointer on and returns how many.
@@ -53,37 +52,30 @@ void write_all(const void* data, std::int64_t bytes, const fs::path& path, Step 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)), beside_(beside(path_)) {
   std::error_code ignored;  // open() tells what is wrong with the folder
   fs::create_directories(folder_of(path_), ignored);
-  descriptor_ = open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw_errno("create", beside_);
+  descriptor_ = FileDescriptor(open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (descriptor_.get() < 0) throw_errno("create", beside_);
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  close();
-  unlink(beside_.c_str());
+  if (descriptor_.get() >= 0) unlink(beside_.c_str());
 }
 
 void AtomicFile::write(const void* data, std::int64_t bytes) {
   write_all(data, bytes, beside_,
-            [&](const char* next, std::int64_t count) { return ::write(descriptor_, next, count); });
+            [&](const char* next, std::int64_t count) { return ::write(descriptor_.get(), next, count); });
 }
 
 void AtomicFile::write_at(std::int64_t offset, const void* data, std::int64_t bytes) {
   write_all(data, bytes, beside_, [&](const char* next, std::int64_t count) {
-    return pwrite(descriptor_, next, count, offset + (next - static_cast<const char*>(data)));
+    return pwrite(descriptor_.get(), next, count, offset + (next - static_cast<const char*>(data)));
   });
 }
 
 void AtomicFile::commit() {
-  if (fsync(descriptor_) != 0) throw_errno("bring to the disk", beside_);
+  if (fsync(descriptor_.get()) != 0) throw_errno("bring to the disk", beside_);
   if (rename(beside_.c_str(), path_.c_str()) != 0) throw_errno("move into its place", path_);
-  close();
+  descriptor_ = FileDescriptor();
   sync_folder(folder_of(path_));
-}
-
-void AtomicFile::close() noexcept {
-  ::close(descriptor_);
-  descriptor_ = -1;
 }
 
 void write_atomically(const fs::path& path, std::string_view content) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "weft/files/file_descriptor.h"
+
 namespace weft::files {
 
 class AtomicFile {
@@ -26,11 +28,9 @@ class AtomicFile {
   void commit();
 
  private:
-  void close() noexcept;
-
   std::filesystem::path path_;
   std::filesystem::path beside_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;  // none after commit()
 };
 
 // All of it at once.

@@ -10,6 +10,7 @@
 
 #include "weft/files/checksum.h"
 #include "weft/files/error.h"
+#include "weft/files/file_descriptor.h"
 
 namespace weft::files {
 namespace {
@@ -41,17 +42,14 @@ bool look(const fs::path& path, Fingerprint& into) {
 }
 
 std::uint64_t checksum_of(const fs::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw_errno("open", path);
+  const FileDescriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) throw_errno("open", path);
   Checksum checksum;
   std::vector<char> chunk(kChunk);
   ssize_t got = 0;
-  while ((got = read(descriptor, chunk.data(), chunk.size())) > 0 || (got < 0 && errno == EINTR)) {
+  while ((got = read(descriptor.get(), chunk.data(), chunk.size())) > 0 || (got < 0 && errno == EINTR)) {
     if (got > 0) checksum.add(chunk.data(), static_cast<std::size_t>(got));
   }
-  const int reason = errno;
-  close(descriptor);
-  errno = reason;
   if (got < 0) throw_errno("read", path);
   return checksum.value();
 }

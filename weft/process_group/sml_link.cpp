@@ -8,9 +8,10 @@
 #include <stdexcept>
 #include <thread>
 
+#include "weft/aggregation/dpdk_transport.h"
 #include "weft/aggregation/error.h"
-#include "weft/aggregation/file_descriptor.h"
 #include "weft/aggregation/udp_transport.h"
+#include "weft/files/file_descriptor.h"
 #include "weft/process_group/sml_client.h"
 
 namespace weft::process_group {
@@ -28,10 +29,12 @@ constexpr auto kOneQuestion = milliseconds(1000);  // between two looks whether 
 Mode mode_of(const Config& config) { return config.weft.mode == "extended" ? Mode::kExtended : Mode::kSwitchMl; }
 
 void require_transport(const Config& config) {
-  if (config.general.backend == "udp") return;
-  throw aggregation::ConfigError("weft: backend = " + config.general.backend +
-                                 (config.general.backend == "dpdk" ? " needs a build with DPDK, which this is not"
-                                                                   : " moves no data between processes") +
+  const std::string& backend = config.general.backend;
+  if (backend == "udp" || (backend == "dpdk" && aggregation::has_dpdk())) return;
+  throw aggregation::ConfigError("weft: backend = " + backend +
+                                 (backend == "dpdk"
+                                      ? " needs a build with DPDK (cmake -DWEFT_DPDK=ON), which this is not"
+                                      : " moves no data between processes") +
                                  "; use backend = udp");
 }
 
@@ -53,14 +56,16 @@ sockaddr_in resolved(const std::string& host, std::int64_t port) {
 
 // The address of this host from which the switch is reached: where the routing table says; nothing is sent.
 std::uint32_t own_address(const Config& config) {
-  if (!config.udp.worker_ip.empty()) {
-    const auto given = Address::parse(config.udp.worker_ip);
+  const std::string& backend = config.general.backend;
+  const std::string& wanted = backend == "dpdk" ? config.dpdk.worker_ip : config.udp.worker_ip;
+  if (!wanted.empty()) {
+    const auto given = Address::parse(wanted);
     if (given && given->port == 0) return given->ipv4;
-    throw aggregation::ConfigError("weft: [backend.udp] worker_ip must be an IPv4 address, got '" +
-                                   config.udp.worker_ip + "'");
+    throw aggregation::ConfigError("weft: [backend." + backend + "] worker_ip must be an IPv4 address, got '" + wanted +
+                                   "'");
   }
   const sockaddr_in controller = resolved(config.general.controller_ip, config.general.controller_port);
-  const aggregation::FileDescriptor probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const files::FileDescriptor probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in own{};
   socklen_t length = sizeof(own);
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&controller), sizeof(controller)) != 0 ||
@@ -69,6 +74,26 @@ std::uint32_t own_address(const Config& config) {
                                    config.general.controller_ip);
   }
   return ntohl(own.sin_addr.s_addr);
+}
+
+std::unique_ptr<aggregation::Transport> open_udp(const Config& config) {
+  aggregation::UdpOptions options;
+  options.local.port = static_cast<std::uint16_t>(config.udp.worker_port);
+  options.segmentation = config.udp.segmentation_offload;
+  return std::make_unique<aggregation::UdpTransport>(options);
+}
+
+std::unique_ptr<aggregation::Transport> open_dpdk(const Config& config) {
+  aggregation::DpdkOptions options;
+  options.local = {own_address(config), static_cast<std::uint16_t>(config.dpdk.worker_port)};
+  options.cores = config.dpdk.cores;
+  options.extra_eal_options = config.dpdk.extra_eal_options;
+  options.port_id = static_cast<int>(config.dpdk.port_id);
+  options.pool_size = static_cast<int>(config.dpdk.pool_size);
+  options.pool_cache_size = static_cast<int>(config.dpdk.pool_cache_size);
+  options.burst_rx = static_cast<int>(config.dpdk.burst_rx);
+  options.burst_tx = static_cast<int>(config.dpdk.burst_tx);
+  return aggregation::open_dpdk(options);
 }
 
 control::ClientOptions client_options(const Config& config) {
@@ -84,10 +109,7 @@ control::ClientOptions client_options(const Config& config) {
 
 Link::Link(const Config& config, const LinkOptions& options) : config_(config), options_(options) {
   require_transport(config);
-  aggregation::UdpOptions udp;
-  udp.local.port = static_cast<std::uint16_t>(config.udp.worker_port);
-  udp.segmentation = config.udp.segmentation_offload;
-  auto transport = std::make_unique<aggregation::UdpTransport>(udp);
+  auto transport = config.general.backend == "dpdk" ? open_dpdk(config) : open_udp(config);
   request_.session = options.session;
   request_.rank = static_cast<std::uint32_t>(options.rank);
   request_.workers = static_cast<std::uint32_t>(options.workers);
@@ -97,14 +119,13 @@ Link::Link(const Config& config, const LinkOptions& options) : config_(config), 
   request_.address = {own_address(config), transport->local().port};
   client_ = open_control_client(client_options(config));
   const control::Joined joined = client_->join(request_, seconds(config.weft.setup_timeout_s));
-  aggregation::WorkerOptions worker;
-  worker.mode = request_.mode;
-  worker.rank = options.rank;
-  worker.workers = options.workers;
-  worker.packet_elements = request_.packet_elements;
-  worker.window = request_.slots;
-  worker.switch_address = joined.switch_address;
-  worker.key = joined.key;
+  aggregation::JobSpec job;
+  job.mode = request_.mode;
+  job.workers = options.workers;
+  job.packet_elements = request_.packet_elements;
+  job.slots = request_.slots;
+  job.key = joined.key;
+  aggregation::WorkerOptions worker = aggregation::worker_options(job, options.rank, joined.switch_address);
   worker.timeout = options.timeout;
   worker.rejoin = [this] { return rejoin(); };
   session_ = std::make_unique<aggregation::WorkerSession>(std::move(transport), worker, joined.admission);

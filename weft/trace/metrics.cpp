@@ -34,30 +34,22 @@ bool is_later(const std::string& line, std::int64_t step) {
 
 MetricsFile::MetricsFile(std::filesystem::path path) : path_(std::move(path)) { open(); }
 
-MetricsFile::~MetricsFile() { close(); }
-
 void MetricsFile::open() {
   std::error_code ignored;  // open() tells
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), ignored);
-  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) files::throw_errno("open", path_);
-  off_t end = lseek(descriptor_, 0, SEEK_END);
+  descriptor_ = files::FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (descriptor_.get() < 0) files::throw_errno("open", path_);
+  off_t end = lseek(descriptor_.get(), 0, SEEK_END);
   char last = '\n';
-  while (end > 0 && pread(descriptor_, &last, 1, end - 1) == 1 && last != '\n') --end;
-  if (ftruncate(descriptor_, end) != 0) files::throw_errno("shorten", path_);
-}
-
-void MetricsFile::close() noexcept {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
+  while (end > 0 && pread(descriptor_.get(), &last, 1, end - 1) == 1 && last != '\n') --end;
+  if (ftruncate(descriptor_.get(), end) != 0) files::throw_errno("shorten", path_);
 }
 
 void MetricsFile::add(const Metric& metric) {
   const std::string line = line_of(metric);
-  const ssize_t written = write(descriptor_, line.data(), line.size());
+  const ssize_t written = write(descriptor_.get(), line.data(), line.size());
   if (written < 0) files::throw_errno("write", path_);
   if (written != std::ssize(line)) {
-    close();
     open();  // takes the piece away again
     throw files::FileError("weft: could not write '" + path_.string() + "': no room for another line");
   }
@@ -69,7 +61,6 @@ void MetricsFile::forget_after(std::int64_t step) {
   for (std::string line; std::getline(lines, line);) {
     if (!is_later(line, step)) kept.append(line).append("\n");
   }
-  close();
   files::write_atomically(path_, kept);
   open();
 }

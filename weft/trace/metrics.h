@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "weft/files/file_descriptor.h"
+
 namespace weft::trace {
 
 struct Metric {
@@ -19,7 +21,6 @@ class MetricsFile {
   // Goes on behind what is there; a last line that a killed run left unfinished is removed. Makes the folder. Throws
   // files::FileError.
   explicit MetricsFile(std::filesystem::path path);
-  ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
@@ -31,10 +32,9 @@ class MetricsFile {
 
  private:
   void open();
-  void close() noexcept;
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  files::FileDescriptor descriptor_;
 };
 
 }  // namespace weft::trace

@@ -80,7 +80,7 @@ struct Daemon::Parts {
     const double uptime = std::chrono::duration<double>(Clock::now() - started).count();
     return {jobs.snapshot(aggregation::steady_now()), &counters, server.connections(), uptime, kVersion};
   }
-  [[nodiscard]] HttpServer::Pages pages() const {
+  [[nodiscard]] Pages pages() const {
     return {{"/", {"text/html; charset=utf-8", [this] { return page(status()); }}},
             {"/metrics", {"text/plain; version=0.0.4; charset=utf-8", [this] { return metrics(status()); }}},
             {"/healthz", {"text/plain", [] { return std::string("ok\n"); }}}};

@@ -1,11 +1,11 @@
-// Owner of a file descriptor.
+// Owner of a file descriptor: a file, a socket, an event.
 #pragma once
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace weft::aggregation {
+namespace weft::files {
 
 class FileDescriptor {
  public:
@@ -28,4 +28,4 @@ class FileDescriptor {
   int number_;
 };
 
-}  // namespace weft::aggregation
+}  // namespace weft::files

@@ -1,8 +1,8 @@
-#include "weft/experiment/spelling.h"
+#include "weft/text/spelling.h"
 
 #include <algorithm>
 
-namespace weft::experiment {
+namespace weft::text {
 namespace {
 
 constexpr std::size_t kLongestWord = 200;
@@ -42,10 +42,15 @@ std::optional<std::string> nearest(const std::string& word, const std::vector<st
   return best;
 }
 
+std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
+  const std::optional<std::string> meant = nearest(word, known);
+  return meant ? "; did you mean '" + *meant + "'?" : "";
+}
+
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text.empty() ? "none" : text;
 }
 
-}  // namespace weft::experiment
+}  // namespace weft::text
