@@ -71,19 +71,33 @@ TEST(WindowTest, NeededIsFromTheFirstToTheLastInput) {
   });
 }
 
-TEST(WindowTest, WithinIsWhatNeedsNothingElse) {
-  for_each_window([](const Window& window) {
+// Which outputs and which taps must be looked at for some inputs: all that see one of them, and none whose window lies
+// elsewhere.
+TEST(WindowTest, ReachingAndTapsMissNothing) {
+  const Range outputs{1, 6};
+  for_each_window([&](const Window& window) {
     for (std::int64_t begin = -2; begin <= 5; ++begin) {
-      for (std::int64_t end = begin; end <= 12; ++end) {
-        const Range inner = window.within({begin, end});
-        for (std::int64_t o = -8; o < 20; ++o) {
+      for (std::int64_t end = begin + 1; end <= 12; ++end) {
+        const Range reaching = window.reaching({begin, end}, outputs);
+        const Range taps = window.taps({begin, end}, reaching);
+        for (std::int64_t o = outputs.begin; o < outputs.end; ++o) {
           const auto inputs = inputs_of(window, o);
-          ASSERT_EQ(inner.contains(o), *inputs.begin() >= begin && *inputs.rbegin() < end)
-              << "output " << o << " of [" << begin << ", " << end << ")";
+          ASSERT_EQ(reaching.contains(o), *inputs.begin() < end && *inputs.rbegin() >= begin) << "output " << o;
+          for (std::int64_t j = 0; j < window.kernel; ++j) {
+            const std::int64_t seen = o * window.stride - window.padding_lo + window.dilation * j;
+            if (begin <= seen && seen < end) {
+              ASSERT_TRUE(taps.contains(j)) << "output " << o << " sees " << seen;
+            }
+          }
         }
       }
     }
+    ASSERT_TRUE(window.reaching({2, 2}, outputs).empty());
+    ASSERT_TRUE(window.taps({2, 2}, outputs).empty());
+    ASSERT_TRUE(window.taps({2, 4}, {3, 3}).empty());
   });
+  EXPECT_EQ((Window{3, 1, 1, 1}).taps({-1, 0}, {0, 1}), (Range{0, 1})) << "a halo of one row meets one row of 3x3";
+  EXPECT_EQ((Window{3, 1, 1, 1}).taps({8, 9}, {7, 8}), (Range{2, 3}));
 }
 
 TEST(TransposedWindowTest, NeededAreTheInputsThatAdd) {

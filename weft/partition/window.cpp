@@ -39,10 +39,18 @@ Range Window::needed(const Range& outputs) const {
   return {outputs.begin * stride - padding_lo, (outputs.end - 1) * stride - padding_lo + reach()};
 }
 
-Range Window::within(const Range& inputs) const {
-  const std::int64_t first = ceil_divide(inputs.begin + padding_lo, stride);
-  const std::int64_t last = floor_divide(inputs.end + padding_lo - reach(), stride);
-  return {first, std::max(first, last + 1)};
+Range Window::reaching(const Range& inputs, const Range& outputs) const {
+  if (inputs.empty()) return {outputs.begin, outputs.begin};
+  const std::int64_t first = ceil_divide(inputs.begin + padding_lo - reach() + 1, stride);
+  const std::int64_t last = floor_divide(inputs.end - 1 + padding_lo, stride);
+  return outputs.intersect({first, last + 1});
+}
+
+Range Window::taps(const Range& inputs, const Range& outputs) const {
+  if (inputs.empty() || outputs.empty()) return {0, 0};
+  const std::int64_t first = ceil_divide(inputs.begin + padding_lo - (outputs.end - 1) * stride, dilation);
+  const std::int64_t last = floor_divide(inputs.end - 1 + padding_lo - outputs.begin * stride, dilation);
+  return Range{0, kernel}.intersect({first, last + 1});
 }
 
 void TransposedWindow::validate() const {

@@ -25,8 +25,10 @@ struct Window {
   [[nodiscard]] std::int64_t outputs(std::int64_t size) const;
   // The inputs that the outputs need, also such as lie in the padding; empty for none.
   [[nodiscard]] Range needed(const Range& outputs) const;
-  // The outputs whose windows lie within `inputs` altogether.
-  [[nodiscard]] Range within(const Range& inputs) const;
+  // The outputs, among `outputs`, whose windows reach over any of `inputs`.
+  [[nodiscard]] Range reaching(const Range& inputs, const Range& outputs) const;
+  // Of [0, kernel), those with which some of `outputs` may see some of `inputs`: no other j does.
+  [[nodiscard]] Range taps(const Range& inputs, const Range& outputs) const;
 
   friend bool operator==(const Window&, const Window&) = default;
 };

@@ -1,7 +1,6 @@
 #include "weft/spatial/rim.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 namespace weft::spatial {
@@ -12,20 +11,12 @@ using partition::Box;
 using partition::Range;
 using partition::Window;
 
-constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max() / 4;
-
 // The same padding on both sides, as kernels take it, or none if the number of outputs would not be right.
 std::optional<std::int64_t> padding_for(const Window& window, const Range& owned, const Range& outputs) {
   const std::int64_t before = owned.begin - window.needed(outputs).begin;
   const std::int64_t room = owned.size() + 2 * before - window.reach();
   if (before < 0 || room < 0 || room / window.stride + 1 != outputs.size()) return std::nullopt;
   return before;
-}
-
-// The inputs that a tile has or knows to be zero: where it ends with the field, what lies beyond is no halo.
-Range known(const Range& owned, std::int64_t field, Border border) {
-  if (border != Border::kZeros) return owned;
-  return {owned.begin == 0 ? -kFar : owned.begin, owned.end == field ? kFar : owned.end};
 }
 
 struct Finder {
@@ -38,45 +29,43 @@ struct Finder {
     Rim rim{{}, std::vector<std::int64_t>(windows.size(), 0)};
     if (outputs.empty()) return rim;
     if (owned.empty()) return std::nullopt;
-    Box interior = outputs;
     for (std::size_t i = 0; i < windows.size(); ++i) {
-      if (native[i]) {
-        rim.padding[i] = windows[i].padding_lo;
-        continue;
-      }
-      const auto padding = padding_for(windows[i], owned.ranges[i], outputs.ranges[i]);
+      const auto padding = native[i] ? std::optional<std::int64_t>(windows[i].padding_lo)
+                                     : padding_for(windows[i], owned.ranges[i], outputs.ranges[i]);
       if (!padding) return std::nullopt;
       rim.padding[i] = *padding;
-      interior.ranges[i] = outputs.ranges[i].intersect(windows[i].within(known(owned.ranges[i], shape[i], border)));
     }
-    peel(rim, outputs, interior, owned);
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      if (native[i]) continue;
+      const Range needed = windows[i].needed(outputs.ranges[i]);
+      add(rim, {needed.begin, owned.ranges[i].begin}, i, owned, outputs);
+      add(rim, {owned.ranges[i].end, needed.end}, i, owned, outputs);
+    }
     return rim;
   }
 
-  // Slabs around the interior, dimension by dimension; without an interior the first slab is everything.
-  void peel(Rim& rim, Box rest, const Box& interior, const Box& owned) const {
-    const double all = static_cast<double>(rest.volume());
-    std::int64_t again = 0;
-    for (std::size_t i = 0; i < windows.size() && !rest.empty(); ++i) {
-      const Range inner = interior.empty() ? Range{rest.ranges[i].end, rest.ranges[i].end} : interior.ranges[i];
-      for (const Range range : {Range{rest.ranges[i].begin, inner.begin}, Range{inner.end, rest.ranges[i].end}}) {
-        if (range.empty()) continue;
-        Box slab = rest;
-        slab.ranges[i] = range;
-        again += slab.volume();
-        rim.parts.push_back({slab, inputs_of(slab, owned)});
-      }
-      rest.ranges[i] = inner;
+  // The cells `slab` in dimension `dim`. In the dimensions before they are as wide as the tile, in those behind as wide
+  // as all that is needed, so that every cell of the halo is in one slab.
+  void add(Rim& rim, Range slab, std::size_t dim, const Box& owned, const Box& outputs) const {
+    const Window& window = windows[dim];
+    if (border == Border::kZeros) slab = slab.intersect({0, shape[dim]});
+    Rim::Part part{owned, owned, outputs, dim, {}, rim.padding};
+    part.outputs.ranges[dim] = window.reaching(slab, outputs.ranges[dim]);
+    part.taps = window.taps(slab, part.outputs.ranges[dim]);
+    if (part.taps.empty()) return;
+    for (std::size_t i = dim; i < windows.size(); ++i) {
+      if (native[i]) continue;
+      part.padding[i] = 0;
+      part.inputs.ranges[i] = windows[i].needed(part.outputs.ranges[i]);
     }
-    rim.heaviest = static_cast<double>(again) / all;
-  }
-
-  [[nodiscard]] Box inputs_of(const Box& outputs, const Box& owned) const {
-    Box inputs;
-    for (std::size_t i = 0; i < windows.size(); ++i) {
-      inputs.ranges.push_back(native[i] ? owned.ranges[i] : windows[i].needed(outputs.ranges[i]));
-    }
-    return inputs;
+    part.inputs.ranges[dim].begin += window.dilation * part.taps.begin;
+    part.inputs.ranges[dim].end -= window.dilation * (window.kernel - part.taps.end);
+    part.halo = part.inputs;
+    part.halo.ranges[dim] = part.inputs.ranges[dim].intersect(slab);
+    if (part.halo.empty()) return;
+    const double taps = static_cast<double>(part.taps.size()) / static_cast<double>(window.kernel);
+    rim.heaviest += taps * static_cast<double>(part.outputs.volume()) / static_cast<double>(outputs.volume());
+    rim.parts.push_back(std::move(part));
   }
 };
 

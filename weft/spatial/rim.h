@@ -1,8 +1,8 @@
-// The outputs at a tile's edges, which need a halo, apart from the rest, which the tile has by itself.
+// What a halo adds to the outputs of a tile, apart from what the tile has by itself.
 //
-// A tile convolved with zeros around it has all its outputs, and only those at the edges to other tiles are wrong. So
-// the tile need not be copied into a larger buffer: the edges are computed again, from small buffers that the halo is
-// put in.
+// A tile convolved with zeros around it has all its outputs, and those at the edges to other tiles only lack what the
+// halo adds. So the tile need not be copied into a larger buffer: the halo is convolved by itself, with those taps of
+// the kernel that meet it.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,18 @@
 namespace weft::spatial {
 
 struct Rim {
-  // A slab of outputs and the inputs that it needs.
+  // A slab of the halo before or behind the tile in dimension `dim`.
   struct Part {
-    partition::Box outputs;
-    partition::Box inputs;
+    partition::Box halo;     // its cells; no two parts share one
+    partition::Box inputs;   // what is convolved: the halo, and zeros where that has no cells
+    partition::Box outputs;  // what it adds to; parts may share some
+    std::size_t dim = 0;
+    partition::Range taps;              // of the kernel in `dim`; in other dimensions all
+    std::vector<std::int64_t> padding;  // by dimension
   };
-  std::vector<Part> parts;            // of this rank; no two share an output
+  std::vector<Part> parts;            // of this rank
   std::vector<std::int64_t> padding;  // with which this rank's tile has as many outputs as it should, by dimension
-  double heaviest = 0;                // the largest share of a tile's outputs that are computed again, of all ranks
+  double heaviest = 0;                // the halo's work as a share of the tile's; the largest of all ranks
 };
 
 // Null unless every rank's tile has all its outputs by itself; so all ranks decide alike. `native` says in which

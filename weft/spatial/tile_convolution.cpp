@@ -10,6 +10,7 @@
 #include "weft/collective/call.h"
 #include "weft/spatial/cells.h"
 #include "weft/spatial/exchange.h"
+#include "weft/spatial/rim_convolution.h"
 #include "weft/spatial/transfer.h"
 
 namespace weft::spatial {
@@ -27,92 +28,10 @@ struct Saved {
   HaloPlanPtr plan;
   LayoutPtr outputs;
   std::shared_ptr<const Rim> rim;
-  Kernel kernel;              // without its tensors, padded for a tile with its halo
-  std::vector<Tensor> halos;  // the inputs of the rim's parts, with zeros where the tile is
+  Kernel kernel;              // without its tensors
+  std::vector<Tensor> halos;  // the inputs of the rim's parts
   bool has_bias = false;
   bool exchanges = false;  // some rank wants the gradient of its tile
-};
-
-// The tile itself is no halo; a piece of it that a border folds back, or that comes around, is.
-bool is_halo(const Piece& piece) { return !piece.plain() || piece.source != piece.target; }
-
-// The inputs of each part of the rim: the tile's cells are there, those of others to come, zeros outside of the field.
-class Edges {
- public:
-  Edges(const Tensor& x, const HaloPlan& plan, const Rim& rim) : plan_(plan), rim_(rim) {
-    for (const Rim::Part& part : rim.parts) {
-      buffers_.push_back(fresh(plan.sizes(x, part.inputs), x).zero_());
-      const Box shared = part.inputs.intersect(plan.owned());
-      if (!shared.empty()) region(buffers_.back(), shared, part.inputs).copy_(region(x, shared, plan.owned()));
-    }
-    for (const Piece& piece : plan.list().own) {
-      if (is_halo(piece)) place(piece, unfolded(region(x, piece.source, plan.owned()), piece));
-    }
-  }
-
-  void place(const Piece& piece, const Tensor& cells) {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      const Box& inputs = rim_.parts[i].inputs;
-      const Box shared = piece.target.intersect(inputs);
-      if (!shared.empty()) region(buffers_[i], shared, inputs).copy_(region(cells, shared, piece.target));
-    }
-  }
-
-  // Over those that the tile had by itself.
-  void convolve_into(const Tensor& y, const Box& tile, const Kernel& kernel) const {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      region(y, rim_.parts[i].outputs, tile).copy_(kernel.apply(buffers_[i]));
-    }
-  }
-
-  // What is left is what the tile does not know: its gradient with the tile's own is the whole one.
-  std::vector<Tensor> without_tile() && {
-    for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      const Box shared = rim_.parts[i].inputs.intersect(plan_.owned());
-      if (!shared.empty()) region(buffers_[i], shared, rim_.parts[i].inputs).zero_();
-    }
-    return std::move(buffers_);
-  }
-
- private:
-  const HaloPlan& plan_;
-  const Rim& rim_;
-  std::vector<Tensor> buffers_;
-};
-
-// The gradients of the rim's inputs, and what they hold for a piece of the halo.
-class EdgeGradients {
- public:
-  EdgeGradients(const Tensor& g, const Saved& saved, const Kernel& kernel) : saved_(saved) {
-    if (g.numel() == 0) return;
-    const Box tile = saved.outputs->tile();
-    for (std::size_t i = 0; i < saved.halos.size(); ++i) {
-      parts_.push_back(region(g, saved.rim->parts[i].outputs, tile).contiguous());
-      if (saved.exchanges)
-        inputs_.push_back(std::get<0>(kernel.backward(parts_[i], saved.halos[i], {true, false, false})));
-    }
-  }
-
-  [[nodiscard]] Tensor of(const Piece& piece, const Tensor& like) const {
-    Tensor sum = at::zeros(saved_.plan->sizes(like, piece.target), like.options());
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const Box& inputs = saved_.rim->parts[i].inputs;
-      const Box shared = piece.target.intersect(inputs);
-      if (!shared.empty()) region(sum, shared, piece.target).add_(region(inputs_[i], shared, inputs));
-    }
-    return sum;
-  }
-
-  void add_weight_gradients(Tensor& dw, const Kernel& kernel) const {
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      dw.add_(std::get<1>(kernel.backward(parts_[i], saved_.halos[i], {false, true, false})));
-    }
-  }
-
- private:
-  const Saved& saved_;
-  std::vector<Tensor> parts_;   // of the outputs' gradient
-  std::vector<Tensor> inputs_;  // gradients of the inputs
 };
 
 struct Wanted {
@@ -161,20 +80,21 @@ class TileAdjoint {
 
  private:
   variable_list plain_gradients(const Tensor& g, const Tensor& x, const Kernel& kernel, const Wanted& wanted) const {
-    const EdgeGradients edges(g, saved_, kernel);
+    const RimGradients edges(g, saved_.halos, *saved_.rim, saved_.outputs->tile(), kernel, saved_.exchanges);
     std::optional<Transfer> transfer;
     if (saved_.exchanges) transfer = sent(edges, x);
     auto [dx, dw, db] = tile_gradients(g, x, kernel, wanted);
-    if (wanted.weight) edges.add_weight_gradients(dw, kernel);
+    if (wanted.weight) edges.add_to_weight(dw);
     if (transfer)
       collective::interruptible([&] { transfer->finish_gradients(with_own_halo(dx, edges), *saved_.plan); });
     return {dx, dw, db};
   }
 
-  [[nodiscard]] Transfer sent(const EdgeGradients& edges, const Tensor& x) const {
+  [[nodiscard]] Transfer sent(const RimGradients& edges, const Tensor& x) const {
     const int tag = agree_on_exchange("tile_convolution", x, *saved_.plan, saved_.plan->owned());
     return Transfer::of_gradients(
-        x, *saved_.plan, [&](const Piece& piece) { return edges.of(piece, x); }, collective::current_direction(), tag);
+        x, *saved_.plan, [&](const Piece& piece) { return edges.of(piece, *saved_.plan, x); },
+        collective::current_direction(), tag);
   }
 
   // Of the tile by itself, with zeros around it.
@@ -188,9 +108,10 @@ class TileAdjoint {
     return alone.backward(g, x, {saved_.exchanges, wanted.weight, wanted.bias});
   }
 
-  [[nodiscard]] const Tensor& with_own_halo(const Tensor& dx, const EdgeGradients& edges) const {
+  [[nodiscard]] const Tensor& with_own_halo(const Tensor& dx, const RimGradients& edges) const {
     for (const Piece& piece : saved_.plan->list().own) {
-      if (is_halo(piece)) region(dx, piece.source, saved_.plan->owned()).add_(folded(edges.of(piece, dx), piece));
+      if (is_halo(piece))
+        region(dx, piece.source, saved_.plan->owned()).add_(folded(edges.of(piece, *saved_.plan, dx), piece));
     }
     return dx;
   }
@@ -225,10 +146,10 @@ std::optional<Tensor> tile_convolution(const DistTensor& x, const Halo& halo, co
     const at::NoGradGuard no_grad;
     Transfer transfer = Transfer::of_cells(x.local, plan, collective::current_direction(), tag);
     y = alone(x, halo, kernel);
-    Edges edges(x.local, plan, *halo.rim);
+    RimInputs edges(x.local, plan, *halo.rim);
     transfer.finish_cells(plan, [&](const Piece& piece, const Tensor& cells) { edges.place(piece, cells); });
-    if (y.numel() > 0) edges.convolve_into(y, halo.outputs->tile(), kernel);
-    if (recording) saved.halos = std::move(edges).without_tile();
+    if (y.numel() > 0) edges.add_to(y, halo.outputs->tile(), kernel);
+    if (recording) saved.halos = std::move(edges).take();
   });
   if (!recording) return y;
   saved.kernel.weight.reset();

@@ -1,4 +1,4 @@
-// The convolution of a tile by itself while its halo travels, and of its edges when the halo has come.
+// The convolution of a tile by itself while its halo travels, and of the halo when that has come.
 #pragma once
 
 #include <ATen/core/Tensor.h>
