@@ -86,7 +86,8 @@ data::PartOptions part_options(const Experiment& experiment, const RankPlan& pla
   options.order.size = experiment.model.batch_size;
   options.order.seed = experiment.seed;
   options.order.shuffle = experiment.dataset.shuffle;
-  options.sample_pct = experiment.dataset.sample * 100;
+  // As weft/data counts: percent, and below 1 the fraction itself.
+  options.sample_pct = experiment.dataset.sample < 1 ? experiment.dataset.sample : 100;
   options.sample_seed = experiment.seed;
   return options;
 }

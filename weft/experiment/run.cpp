@@ -57,7 +57,7 @@ class ExperimentRun {
     });
     trace::start_recording();
     const RunEnd end = train();
-    trace::write_chrome_trace(folder_ / "trace.json", mesh_.world()->origin());
+    trace::write_chrome_trace(folder_ / "trace.json", *mesh_.world());
     if (end == RunEnd::kFinished) finish();
     return end;
   }
