@@ -10,8 +10,8 @@ namespace weft::trace {
 
 class Conversation {
  public:
-  // Collective: all ranks agree to talk about the same `subject`, a literal, before anything is sent. As all else here it
-  // throws TimeoutError for a rank that does not come, and PeerLost for one that failed elsewhere.
+  // Collective: all ranks agree to talk about the same `subject`, a literal, before anything is sent. As all else here
+  // it throws TimeoutError for a rank that does not come, and PeerLost for one that failed elsewhere.
   Conversation(mpi::Team& team, const char* subject);
 
   [[nodiscard]] int rank() const noexcept { return team_.rank(); }
