@@ -8,6 +8,7 @@
 #include "weft/data/file.h"
 #include "weft/data/known_sets.h"
 #include "weft/data/synthetic.h"
+#include "weft/experiment/description.h"
 
 namespace weft::experiment {
 namespace {
@@ -102,7 +103,8 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
   // A cache beside data that is not there would be of other data.
   if (found.where_the_file_says && plan.copies == 1) cache.path = expanded(experiment.dataset.cache);
   data::PartOptions options = part_options(experiment, plan, rank);
-  const data::LoaderOptions loading{.type = experiment.float64 ? at::kDouble : at::kFloat};
+  const data::LoaderOptions loading{.prefetch = experiment.dataset.prefetch,
+                                    .type = experiment.float64 ? at::kDouble : at::kFloat};
   Dataset dataset;
   dataset.train = std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
   options.order.shuffle = false;
