@@ -43,6 +43,7 @@ Experiment from_file(const std::filesystem::path& file, std::int64_t prefetch) {
   result.model.epochs = 1'000'000;  // the end of the benchmark ends it
   result.model.pretraining.wanted = false;
   result.model.pretraining.initial_epochs = 0;
+  result.dataset.sample = 1;  // epochs of some length
   result.dataset.prefetch = prefetch;
   return result;
 }

@@ -1,7 +1,8 @@
 """Writes a run's metrics as TensorBoard event files: ``python -m weft.tensorboard runs/a [runs/b ...]``.
 
-For runs that have none: ``weft train`` writes events itself, and they would be shown twice. Then ``tensorboard --logdir runs`` shows them. Neither TensorFlow nor protobuf is needed: the few fields that a scalar
-has are encoded here, as weft/trace/tensorboard.cpp does while a run goes on.
+For runs that have none: ``weft train`` writes events itself, and they would be shown twice. Then
+``tensorboard --logdir runs`` shows them. Neither TensorFlow nor protobuf is needed: the few fields that a scalar has
+are encoded here, as weft/trace/tensorboard.cpp does while a run goes on.
 """
 
 from __future__ import annotations
