@@ -29,6 +29,15 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/collective/python_overhead.py")],
     ],
     "data": [[MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/loading")]],
+    "experiment": [
+        [
+            MPIRUN,
+            "-n",
+            "2",
+            str(ROOT / "build/release/benchmarks/images_per_second"),
+            str(ROOT / "examples/experiments"),
+        ]
+    ],
     "layer_parallel": [
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/training_step")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/layer_parallel/training_step.py")],

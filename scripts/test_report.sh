@@ -3,8 +3,9 @@
 # a screenshot in docs/. Called by `make test-report`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-run=$(mktemp -d)/mnist
-trap 'rm -rf "$(dirname "$run")"' EXIT
+weft=build/${WEFT_PRESET:-release}/bin/weft
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
 
 if ! command -v chromium >/dev/null; then
   privilege=()
@@ -14,6 +15,7 @@ if ! command -v chromium >/dev/null; then
   "${privilege[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
     fonts-dejavu-core >/dev/null
 fi
-scripts/mpirun -n 4 .venv/bin/python tests/report/train.py "$run"
-.venv/bin/python tests/report/browser.py "$run" --screenshot docs/report.png
+# The model with every part that a report can show: pre-training, reconstructions, stimuli.
+"$weft" train -n 4 examples/experiments/mnist_distarray_gb.yaml --out "$folder/mnist-gb"
+.venv/bin/python tests/report/browser.py "$folder/mnist-gb" --screenshot docs/report.png
 echo "test-report: passed; see docs/report.png"

@@ -1,6 +1,7 @@
-"""A run's checkpoints as plain torch tensors, whatever number of ranks wrote them.
+"""A run's checkpoints as plain torch tensors, whatever number of ranks wrote them, and back.
 
-``load(latest("runs/a"))`` is a dictionary of whole tensors by name. Files are not trusted: sizes, offsets and shapes
+``load(latest("runs/a"))`` is a dictionary of whole tensors by name; ``save(state, folder, like=...)`` writes one that
+``weft train --resume`` goes on from, on any number of ranks. Files are not trusted: sizes, offsets and shapes
 have to fit each other, and nothing outside of the checkpoint's folder is read.
 """
 
@@ -9,13 +10,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["CheckpointError", "latest", "load", "read_safetensors"]
+__all__ = ["CheckpointError", "latest", "load", "read_safetensors", "save"]
 
 TYPES = {
     "F64": torch.float64,
@@ -29,6 +32,9 @@ TYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+NAMES = {dtype: name for name, dtype in TYPES.items()}
+SHARD = "shard-0-of-1.safetensors"
+PROGRESS = ["stage", "epoch", "batch", "step", "cost_sum", "mistakes", "images", "updates"]
 LARGEST_HEADER = 100_000_000  # as in safetensors' own reader
 
 
@@ -61,6 +67,34 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Tensor]:
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
         raise CheckpointError(f"weft: expected a checkpoint in '{folder}', got a damaged one: {error!r}") from error
     return result
+
+
+def save(
+    state: Mapping[str, Tensor], folder: str | os.PathLike[str], *, like: str | os.PathLike[str] | None = None
+) -> Path:
+    """Writes a checkpoint, whole or not at all: ``runs/b/checkpoints/step-00000120``, or any name of that form.
+
+    ``like`` is a checkpoint of the same experiment. What ``state`` lacks is taken from it, tensors get its shapes (a
+    linear layer behind a field has weights ``[outputs, maps, rows, columns]``), and training goes on where it was.
+    Without it the run begins anew with these weights, and the optimiser without memory.
+    """
+    folder = Path(folder)
+    if not folder.name.startswith("step-"):
+        raise CheckpointError(f"weft: expected a folder 'step-<number>', got '{folder.name}'")
+    tensors, index = dict(state), {"experiment": "", "numbers": dict.fromkeys(PROGRESS, 0)}
+    if like is not None:
+        index = json.loads((Path(like) / "index.json").read_text(encoding="utf-8"))
+        tensors = _merged(tensors, load(like))
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    _write_safetensors(partial / SHARD, tensors)
+    whole = {name: _described(tensor) for name, tensor in tensors.items()}
+    kept = {"experiment": index["experiment"], "numbers": index["numbers"]}
+    described = {"format": "weft-checkpoint", "version": 1, "ranks": 1, **kept, "tensors": whole}
+    _write_to_disk(partial / "index.json", json.dumps(described, indent=1).encode())
+    partial.rename(folder)
+    return folder
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
@@ -107,6 +141,56 @@ def _assembled(folder: Path, name: str, described: dict[str, Any], shards: dict[
     if filled != whole.numel():
         raise ValueError(f"the pieces of '{name}' have {filled} of {whole.numel()} values")
     return whole
+
+
+def _merged(state: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
+    result = dict(like)
+    for name, tensor in state.items():
+        if name not in like:
+            raise CheckpointError(f"weft: expected tensors of the checkpoint, {', '.join(like)}, got '{name}'")
+        if tensor.numel() != like[name].numel():
+            raise CheckpointError(
+                f"weft: expected '{name}' with the values of {list(like[name].shape)}, got {list(tensor.shape)}"
+            )
+        result[name] = tensor.reshape(like[name].shape).to(like[name].dtype)
+    return result
+
+
+def _described(tensor: Tensor) -> dict[str, Any]:
+    shape = list(tensor.shape)
+    piece = {"file": SHARD, "offset": [0] * len(shape), "shape": shape}
+    return {"dtype": _name_of(tensor), "shape": shape, "pieces": [piece]}
+
+
+def _name_of(tensor: Tensor) -> str:
+    if tensor.dtype not in NAMES:
+        raise CheckpointError(f"weft: expected tensors of {', '.join(map(str, NAMES))}, got {tensor.dtype}")
+    return NAMES[tensor.dtype]
+
+
+def _write_safetensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    header: dict[str, Any] = {}
+    content = []
+    end = 0
+    for name, tensor in tensors.items():
+        data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        header[name] = {
+            "dtype": _name_of(tensor),
+            "shape": list(tensor.shape),
+            "data_offsets": [end, end + len(data)],
+        }
+        end += len(data)
+        content.append(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that the data is aligned
+    _write_to_disk(path, len(text).to_bytes(8, "little") + text + b"".join(content))
+
+
+def _write_to_disk(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sizes(value: Any) -> list[int]:

@@ -1,7 +1,8 @@
 """Writes a run's metrics as TensorBoard event files: ``python -m weft.tensorboard runs/a [runs/b ...]``.
 
-Then ``tensorboard --logdir runs`` shows them. Neither TensorFlow nor protobuf is needed: the few fields that a scalar
-has are encoded here, as weft/trace/tensorboard.cpp does while a run goes on.
+For runs that have none: ``weft train`` writes events itself, and they would be shown twice. Then
+``tensorboard --logdir runs`` shows them. Neither TensorFlow nor protobuf is needed: the few fields that a scalar has
+are encoded here, as weft/trace/tensorboard.cpp does while a run goes on.
 """
 
 from __future__ import annotations
@@ -93,11 +94,19 @@ def convert(run: Path) -> Path:
     return target
 
 
+def written_by_the_run(run: Path) -> list[Path]:
+    """Event files of ``weft train`` itself, which carry a host's name and a process's number."""
+    return sorted(path for path in run.glob("events.out.tfevents.*") if path.suffix != ".weft")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.tensorboard", description="metrics as TensorBoard events")
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, each with a metrics.jsonl")
     status = 0
     for run in parser.parse_args(arguments).runs:
+        if own := written_by_the_run(run):
+            print(f"{own[-1]} (written by the run itself)")
+            continue
         try:
             print(convert(run))
         except (RunError, OSError) as error:

@@ -46,14 +46,7 @@ fs::path shared_folder(const std::string& name) {
 }
 
 CheckpointIndex facts_of(const Training& training) {
-  const Progress& at = training.progress();
-  CheckpointIndex facts{"toy", world()->size(), {}, {}};
-  facts.numbers = {{"stage", at.stage},
-                   {"epoch", at.epoch},
-                   {"batch", at.batch},
-                   {"step", at.step},
-                   {"updates", training.updates()}};
-  return facts;
+  return {"toy", world()->size(), numbers_of(training.progress()), {}};
 }
 
 void save(Trial& run, const fs::path& folder) {
@@ -65,9 +58,7 @@ void load(Trial& run, const fs::path& folder) {
   ASSERT_TRUE(latest.has_value());
   const CheckpointIndex index = read_index(*latest);
   load_checkpoint(*latest, index, run.training.state());
-  const auto whole = [&](const char* name) { return static_cast<std::int64_t>(index.numbers.at(name)); };
-  run.training.go_on({.stage = whole("stage"), .epoch = whole("epoch"), .batch = whole("batch"), .step = whole("step")},
-                     whole("updates"));
+  run.training.go_on(progress_from(index.numbers));
 }
 
 void expect_equal_states(Training& a, Training& b) {
@@ -150,7 +141,7 @@ TEST(CheckpointTest, OtherExperimentsAreRefused) {
     load_checkpoint(latest, read_index(latest), wrong.training.state());
     FAIL() << "no error";
   } catch (const CheckpointError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("of this experiment's shape and type"));
+    EXPECT_THAT(error.what(), HasSubstr("as this experiment has it"));
   }
   EXPECT_TRUE(at::equal(wrong.training.state().front().value, before));
 }

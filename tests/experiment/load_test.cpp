@@ -2,6 +2,7 @@
 #include "weft/experiment/load.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -144,6 +145,30 @@ TEST(LoadTest, HugeNumbersAreRefused) {
   for (const char* huge : {"1e400", ".nan", ".inf", "-1"}) {
     EXPECT_NE(error_of(replaced(text, "&rate 0.01", std::string("&rate ") + huge)), "") << huge;
   }
+}
+
+// Lists of lists of lists, 9^39 words where they are spelt out, in every place that a reader looks into.
+TEST(LoadTest, LaughsAreRefusedInBoundedMemory) {
+  std::string laughs = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n";
+  for (int i = 1; i < 40; ++i) {
+    const std::string below = "*a" + std::to_string(i - 1);
+    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + below;
+    for (int j = 1; j < 9; ++j) laughs += ", " + below;
+    laughs += "]\n";
+  }
+  const auto peak = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // kilobytes
+  };
+  const auto before = peak();
+  for (const char* rest : {"data: *a39\nmodel: *a39\nsplit: *a39\n", "model: {layers: *a39, epochs: *a39}\n",
+                           "model: {layers: [{conv: *a39}, {linear: {outputs: *a39, weight_init: *a39}}, *a39]}\n"}) {
+    const std::string error = error_of(laughs + rest);
+    EXPECT_THAT(error, HasSubstr("file.yaml"));
+    EXPECT_LT(error.size(), 20'000U);
+  }
+  EXPECT_LT(peak() - before, 50'000);
 }
 
 TEST(LoadTest, PlainFormMistakes) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/experiment/dataset.h"
+#include "weft/experiment/description.h"
 #include "weft/experiment/evaluation.h"
 #include "weft/experiment/load.h"
 #include "weft/experiment/training.h"

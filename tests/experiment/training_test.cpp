@@ -167,6 +167,76 @@ TEST(TrainingTest, ConvnetByHand) {
   EXPECT_EQ(step, costs.size());
 }
 
+// Single precision: the same but for rounding. What rounding does to longer runs, tests/python/weft_curves_test.py
+// tells.
+TEST(TrainingTest, SinglePrecisionInTiles) {
+  for (const char* model : {kConvnet, kMixed, kPooled}) {
+    Experiment experiment = toy(std::string("split: tiles") + model);
+    experiment.float64 = false;
+    expect_same_curves(experiment, 1e-4);
+  }
+  Experiment filters = toy(kFilters, "[12, 11]");
+  filters.float64 = false;
+  expect_same_curves(filters, 1e-4);
+}
+
+ModelSpec filter_model(std::int64_t epochs, std::int64_t initial) {
+  const Experiment experiment = toy(kFilters, "[12, 11]");
+  ModelSpec model = experiment.model;
+  model.epochs = epochs;
+  model.pretraining.initial_epochs = initial;
+  return model;
+}
+
+// neon counts initial epochs among all: with 3 and 1, the last layer alone in the first, everything in the other two.
+TEST(TrainingTest, InitialEpochsAreTheFirstOfAll) {
+  const auto stages = stages_of(filter_model(3, 1));
+  ASSERT_EQ(stages.size(), 4U);  // two filters before
+  EXPECT_EQ(stages[2].kind, Stage::Kind::kLastLayer);
+  EXPECT_EQ(stages[2].epochs, 1);
+  EXPECT_EQ(stages[3].kind, Stage::Kind::kWhole);
+  EXPECT_EQ(stages[3].epochs, 2);
+  EXPECT_EQ(stages[3].first_epoch, 1);
+  EXPECT_EQ(stages_of(filter_model(3, 0)).size(), 3U);
+  const auto only_last = stages_of(filter_model(2, 5));
+  ASSERT_EQ(only_last.size(), 3U);
+  EXPECT_EQ(only_last[2].kind, Stage::Kind::kLastLayer);
+  EXPECT_EQ(only_last[2].epochs, 2);
+}
+
+TEST(TrainingTest, InitialEpochsChangeTheLastLayerAlone) {
+  Trial run(toy(kFilters, "[12, 11]"), world());
+  const auto values = [&] {
+    std::vector<Tensor> copies;
+    for (const Parameter* parameter : run.network.parameters()) copies.push_back(parameter->value.detach().clone());
+    return copies;
+  };
+  const auto go_to_stage = [&](std::int64_t stage) {
+    while (!run.training.done() && run.training.progress().stage < stage) static_cast<void>(run.training.step(false));
+  };
+  go_to_stage(2);
+  const auto before = values();
+  go_to_stage(3);
+  const auto behind = values();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(at::equal(before[i], behind[i]), i + 1 < before.size()) << "parameter " << i;
+  }
+  go_to_stage(4);
+  const auto last = values();
+  for (std::size_t i = 0; i < last.size(); ++i) EXPECT_FALSE(at::equal(behind[i], last[i])) << "parameter " << i;
+}
+
+// Below a hundredth, too, the fraction is a fraction.
+TEST(DatasetTest, SamplesOfAnySize) {
+  for (const double sample : {1.0, 0.5, 0.01, 0.002}) {
+    Experiment experiment = toy(kConvnet);
+    experiment.dataset.images = 1000;
+    experiment.dataset.sample = sample;
+    const Dataset dataset = open_dataset(experiment, {}, 0, [](const std::string&) {});
+    EXPECT_EQ(dataset.train->part().whole.count, static_cast<std::int64_t>(1000 * sample)) << sample;
+  }
+}
+
 TEST(TrainingTest, FiltersKeepLengthOne) {
   Trial run(toy(kFilters, "[12, 11]"), world());
   static_cast<void>(run.finish());

@@ -1,4 +1,4 @@
-"""TensorBoard files of C++ and of Python, by a reader written from the definitions of TFRecord and protocol buffers."""
+"""TensorBoard files of C++ and of Python, by a reader of our own."""
 
 from __future__ import annotations
 
@@ -8,83 +8,13 @@ import os
 import struct
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
+from event_files import RESTART, crc32c, scalars, varint
 
 from weft import tensorboard
 
 BUILD = Path(os.environ.get("WEFT_LIBRARY_DIR", Path(__file__).parents[2] / "build/release/lib")).parent
-
-
-def crc32c(data: bytes) -> int:
-    """Bit by bit: polynomial division, with the reflected polynomial 0x82F63B78."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def records(content: bytes) -> list[bytes]:
-    """Length (uint64), its masked checksum, data, its masked checksum; all little-endian."""
-
-    def check(data: bytes, stored: bytes) -> None:
-        crc = crc32c(data)
-        masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-        assert struct.unpack("<I", stored)[0] == masked
-
-    found = []
-    while content:
-        (length,) = struct.unpack("<Q", content[:8])
-        check(content[:8], content[8:12])
-        data, content = content[12 : 12 + length], content[12 + length :]
-        assert len(data) == length
-        check(data, content[:4])
-        content = content[4:]
-        found.append(data)
-    return found
-
-
-def varint(data: bytes) -> tuple[int, bytes]:
-    value = shift = 0
-    while True:
-        value |= (data[0] & 0x7F) << shift
-        shift += 7
-        if data[0] < 0x80:
-            return value, data[1:]
-        data = data[1:]
-
-
-def fields(data: bytes) -> dict[int, Any]:
-    result: dict[int, Any] = {}
-    while data:
-        key, data = varint(data)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            result[number], data = varint(data)
-        elif wire == 1:
-            result[number], data = struct.unpack("<d", data[:8])[0], data[8:]
-        elif wire == 5:
-            result[number], data = struct.unpack("<f", data[:4])[0], data[4:]
-        else:
-            assert wire == 2
-            length, data = varint(data)
-            result[number], data = data[:length], data[length:]
-    return result
-
-
-def scalars(content: bytes) -> list[tuple[str, int, float, float]]:
-    """Name, step, value, time. Event: 1 wall_time, 2 step, 3 file_version, 5 summary; Summary.Value: 1 tag, 2 value."""
-    first, *rest = [fields(record) for record in records(content)]
-    assert first[3] == b"brain.Event:2"
-    result = []
-    for event in rest:
-        value = fields(fields(event[5])[1])
-        step = event[2] - 2**64 if event[2] >= 2**63 else event[2]
-        result.append((value[1].decode(), step, value[2], event[1]))
-    return result
 
 
 def test_the_reader_itself() -> None:
@@ -107,6 +37,7 @@ def test_files_that_a_run_writes(tmp_path: Path) -> None:
     ]
     assert got[2][:2] == ("grüß", 2**40) and math.isclose(got[2][2], -1e30, rel_tol=1e-7)
     assert got[3][:2] == ("x" * 300, -1) and math.isnan(got[3][2])
+    assert got[4] == (RESTART, 301, 0.0, 1002.0)
 
 
 def write_run(folder: Path, lines: list[str]) -> Path:
@@ -142,3 +73,11 @@ def test_runs_without_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     errors = capsys.readouterr().err
     assert "absent" in errors and "metrics.jsonl" in errors
     assert list(good.glob("events*"))
+
+
+def test_runs_that_wrote_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "run", ['{"step": 1, "name": "a", "value": 1}'])
+    (run / "events.out.tfevents.1700000000.host.12").write_bytes(b"")
+    assert tensorboard.main([str(run)]) == 0
+    assert "events.out.tfevents.1700000000.host.12 (written by the run itself)" in capsys.readouterr().out
+    assert len(list(run.glob("events*"))) == 1  # or TensorBoard would show everything twice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from event_files import RESTART, scalars
 from weft_jobs import STEPS, checkpoint_steps, command, curve, environment, toy_file, weft
 
 from weft import checkpoint
@@ -59,6 +61,22 @@ def test_a_run_leaves_its_folder(finished: Path) -> None:
     assert weft("check", finished / "config.yaml").returncode == 0
 
 
+def test_tensorboard_shows_the_metrics(finished: Path) -> None:
+    (file,) = finished.glob("events.out.tfevents.*")
+    shown = scalars(file.read_bytes())
+    for name in ["train/cost", "train/epoch cost", "test/error", "final/test_error"]:
+        points = {step: value for tag, step, value, _ in shown if tag == name}
+        assert points == pytest.approx(curve(finished, name), rel=1e-6) and points, name
+    assert RESTART not in [tag for tag, *_ in shown]
+
+
+def test_an_epoch_costs_the_mean_of_its_batches(finished: Path) -> None:
+    batches, epochs = curve(finished), curve(finished, "train/epoch cost")
+    assert len(epochs) == 4
+    for last, cost in epochs.items():
+        assert cost == pytest.approx(sum(batches[step] for step in range(last - 29, last + 1)) / 30)
+
+
 def test_the_curve_does_not_depend_on_the_ranks(finished: Path, tmp_path: Path) -> None:
     for ranks in [2, 4]:
         out = tmp_path / str(ranks)
@@ -90,6 +108,77 @@ def test_parameters_in_plain_torch(finished: Path) -> None:
             module.weight.copy_(weight if weight.dim() == module.weight.dim() else weight.flatten(1))
             module.bias.copy_(state[f"{layer}.bias"])
         assert net(torch.rand(2, 1, 16, 12)).isfinite().all()
+
+
+def plain_network() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.Linear(8 * 7 * 5, 20), torch.nn.Linear(20, 3))
+
+
+def as_the_experiment_names_it(net: torch.nn.Sequential) -> dict[str, torch.Tensor]:
+    state = {}
+    for module, layer in zip(net, ["layer0", "layer3", "layer4"], strict=True):
+        state |= {f"{layer}.weight": module.weight.data, f"{layer}.bias": module.bias.data}
+    return state
+
+
+def test_training_begins_with_weights_of_plain_torch(tmp_path: Path, finished: Path) -> None:
+    net = plain_network()
+    torch.nn.init.zeros_(net[2].weight)
+    torch.nn.init.zeros_(net[2].bias)
+    state = as_the_experiment_names_it(net)
+    state["layer3.weight"] = state["layer3.weight"].view(20, 8, 7, 5)
+    curves = []
+    for ranks in [1, 3]:
+        out = tmp_path / str(ranks)
+        checkpoint.save(state, out / "checkpoints/step-00000000")
+        done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
+        assert done.returncode == 0, done.stdout + done.stderr
+        curves.append(curve(out))
+    assert curves[0][1] == pytest.approx(math.log(3), rel=1e-6)  # three classes, none preferred
+    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
+
+
+def test_a_changed_checkpoint_is_gone_on_from_on_other_ranks(tmp_path: Path, finished: Path) -> None:
+    last = checkpoint.latest(finished)
+    changed = {"layer3.weight": checkpoint.load(last)["layer3.weight"].flatten(1) * 0.5}  # as torch's Linear has it
+    curves = []
+    for ranks in [1, 2]:
+        out = tmp_path / str(ranks)
+        folder = checkpoint.save(changed, out / "checkpoints" / last.name, like=last)
+        back = checkpoint.load(folder)
+        for name, tensor in checkpoint.load(last).items():
+            assert torch.equal(back[name], tensor * 0.5 if name == "layer3.weight" else tensor), name
+        arguments = ["train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=5"]
+        done = weft(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (events,) = out.glob("events.out.tfevents.*")
+        assert (RESTART, STEPS + 1) in [(tag, step) for tag, step, *_ in scalars(events.read_bytes())]
+        curves.append(curve(out))
+    assert sorted(curves[0]) == list(range(STEPS + 1, STEPS + 31))
+    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
+
+
+def test_weights_that_do_not_fit(tmp_path: Path, finished: Path) -> None:
+    state = as_the_experiment_names_it(plain_network())  # layer3's as torch has them
+    checkpoint.save(state, tmp_path / "a/checkpoints/step-00000000")
+    done = weft("train", "-n", "2", toy_file(tmp_path), "--out", tmp_path / "a", "--resume")
+    assert done.returncode != 0
+    assert "expected tensor 'layer3.weight' as F32 [20, 8, 7, 5], as this experiment has it, got F32 [20, 280]" in (
+        done.stderr
+    )
+    del state["layer4.bias"]
+    checkpoint.save(state, tmp_path / "b/checkpoints/step-00000000")
+    done = weft("train", toy_file(tmp_path), "--out", tmp_path / "b", "--resume")
+    assert done.returncode != 0
+    with pytest.raises(checkpoint.CheckpointError, match="expected a folder 'step-<number>'"):
+        checkpoint.save(state, tmp_path / "c")
+    last = checkpoint.latest(finished)
+    for wrong in [{"layer9.weight": torch.zeros(1)}, {"layer3.weight": torch.zeros(3)}]:
+        with pytest.raises(checkpoint.CheckpointError, match="layer"):
+            checkpoint.save(wrong, tmp_path / "d/checkpoints/step-1", like=last)
+    with pytest.raises(checkpoint.CheckpointError, match="complex64"):
+        checkpoint.save({"w": torch.zeros(1, dtype=torch.complex64)}, tmp_path / "e/checkpoints/step-1")
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -12,7 +13,9 @@
 #include <set>
 #include <string>
 
+#include "tests/mpi/scoped_options.h"
 #include "weft/files/error.h"
+#include "weft/mpi/error.h"
 #include "weft/trace/json.h"
 
 namespace weft::trace {
@@ -20,7 +23,8 @@ namespace {
 
 using nlohmann::json;
 
-mpi::CommunicatorView world() { return mpi::CommunicatorView::world(); }
+mpi::Team& world() { return *mpi::Team::world(); }
+ClockOffset clock_of_world() { return clock_offset(Conversation(world(), "clocks")); }
 
 // The same on every rank: the first rank's process id.
 std::filesystem::path shared_path() {
@@ -51,7 +55,7 @@ TEST(ChromeTrace, AllRanksOnOneAxis) {
     const Span after("after", root);
   }
   stop_recording();
-  const std::int64_t uncertainty = clock_offset(world()).uncertainty_ns;
+  const std::int64_t uncertainty = clock_of_world().uncertainty_ns;
   std::int64_t worst = 0;
   MPI_Allreduce(&uncertainty, &worst, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
   write_chrome_trace(path, world());
@@ -86,7 +90,7 @@ TEST(ChromeTrace, AllRanksOnOneAxis) {
 }
 
 TEST(ChromeTrace, ClocksOfOneMachineAgree) {
-  const ClockOffset clock = clock_offset(world());
+  const ClockOffset clock = clock_of_world();
   EXPECT_LE(std::abs(clock.offset_ns), clock.uncertainty_ns);  // they are one clock
 }
 
@@ -95,6 +99,41 @@ TEST(ChromeTrace, AFileThatCannotBeWrittenIsKnownToAll) {
   const auto path = shared_path();
   write_chrome_trace(path, world());  // the ranks are still together
   EXPECT_NO_THROW(read_and_remove(path));
+}
+
+// Rank 0 gives up on the others, which hear of it; afterwards all can go on.
+TEST(ChromeTrace, ARankThatDoesNotComeEndsTheWait) {
+  if (world().size() == 1) GTEST_SKIP() << "nobody to wait for";
+  const auto path = shared_path();
+  if (world().rank() == 0) {
+    const mpi::ScopedOptions soon([](mpi::Options& options) { options.timeout = std::chrono::milliseconds(200); });
+    EXPECT_THROW(write_chrome_trace(path, world()), mpi::TimeoutError);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world().rank() != 0) {
+    EXPECT_THROW(write_chrome_trace(path, world()), mpi::PeerLost);
+  }
+  write_chrome_trace(path, world());
+  EXPECT_NO_THROW(read_and_remove(path));
+}
+
+// A rank that came, and fails before it answers.
+TEST(ChromeTrace, ARankThatFailsMeanwhileEndsTheWait) {
+  if (world().size() == 1) GTEST_SKIP() << "nobody to fail";
+  if (world().rank() == 1) {
+    const Conversation talk(world(), "clocks");
+    world().raise_alarm("fell over");
+  } else {
+    try {
+      // A rank that has nothing to ask of the failed one sees the alarm at the next thing that it does.
+      static_cast<void>(clock_of_world());
+      for (;;) world().enter();
+    } catch (const mpi::PeerLost& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("fell over"));
+    }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_NO_THROW(static_cast<void>(clock_of_world()));
 }
 
 TEST(Json, AnyTextIsValid) {

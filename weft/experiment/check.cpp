@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "weft/experiment/description.h"
 #include "weft/experiment/mesh.h"
 #include "weft/experiment/network.h"
 

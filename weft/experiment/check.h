@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "weft/experiment/description.h"
-
 namespace weft::experiment {
+
+struct Experiment;
 
 // The experiment in some lines and the table of its layers. Throws ExperimentError where it cannot be split so.
 [[nodiscard]] std::string check_report(const Experiment& experiment, std::int64_t ranks);

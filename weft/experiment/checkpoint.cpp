@@ -23,6 +23,12 @@ constexpr const char* kPrefix = "step-";
 
 std::string dtype_name(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }
 
+std::string described(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
 fs::path folder_of(const fs::path& run) { return run / "checkpoints"; }
 
 std::string name_of(std::int64_t step) {
@@ -113,9 +119,11 @@ const IndexedTensor& matching(const CheckpointIndex& index, const Parameter& par
     throw CheckpointError("weft: expected a tensor '" + parameter.name + "' in " + folder.string() +
                           ", got none: was it written by another experiment?");
   }
-  if (found->second.shape != parameter.whole || found->second.dtype != dtype_name(parameter.value)) {
-    throw CheckpointError("weft: expected tensor '" + parameter.name + "' of this experiment's shape and type in " +
-                          folder.string() + ", got another");
+  const auto& [dtype, shape, pieces] = found->second;
+  if (shape != parameter.whole || dtype != dtype_name(parameter.value)) {
+    throw CheckpointError("weft: expected tensor '" + parameter.name + "' as " + dtype_name(parameter.value) + " " +
+                          described(parameter.whole) + ", as this experiment has it, got " + dtype + " " +
+                          described(shape) + " in " + folder.string());
   }
   return found->second;
 }

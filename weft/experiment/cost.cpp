@@ -8,6 +8,8 @@
 
 #include <limits>
 
+#include "weft/experiment/description.h"
+
 namespace weft::experiment {
 namespace {
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "weft/experiment/description.h"
-
 namespace weft::experiment {
+
+enum class Cost : std::uint8_t;  // description.h
 
 struct CostValue {
   at::Tensor objective;  // backward starts here: the sum over outputs, divided by the whole batch

@@ -8,6 +8,7 @@
 #include "weft/data/file.h"
 #include "weft/data/known_sets.h"
 #include "weft/data/synthetic.h"
+#include "weft/experiment/description.h"
 
 namespace weft::experiment {
 namespace {
@@ -86,7 +87,8 @@ data::PartOptions part_options(const Experiment& experiment, const RankPlan& pla
   options.order.size = experiment.model.batch_size;
   options.order.seed = experiment.seed;
   options.order.shuffle = experiment.dataset.shuffle;
-  options.sample_pct = experiment.dataset.sample * 100;
+  // As weft/data counts: percent, and below 1 the fraction itself.
+  options.sample_pct = experiment.dataset.sample < 1 ? experiment.dataset.sample : 100;
   options.sample_seed = experiment.seed;
   return options;
 }
@@ -101,7 +103,8 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
   // A cache beside data that is not there would be of other data.
   if (found.where_the_file_says && plan.copies == 1) cache.path = expanded(experiment.dataset.cache);
   data::PartOptions options = part_options(experiment, plan, rank);
-  const data::LoaderOptions loading{.type = experiment.float64 ? at::kDouble : at::kFloat};
+  const data::LoaderOptions loading{.prefetch = experiment.dataset.prefetch,
+                                    .type = experiment.float64 ? at::kDouble : at::kFloat};
   Dataset dataset;
   dataset.train = std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
   options.order.shuffle = false;

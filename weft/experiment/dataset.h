@@ -6,7 +6,6 @@
 #include <string>
 
 #include "weft/data/loader.h"
-#include "weft/experiment/description.h"
 #include "weft/experiment/mesh.h"
 
 namespace weft::experiment {

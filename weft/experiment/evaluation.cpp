@@ -6,6 +6,7 @@
 
 #include "weft/collective/all_reduce.h"
 #include "weft/experiment/cost.h"
+#include "weft/experiment/description.h"
 
 namespace weft::experiment {
 namespace {

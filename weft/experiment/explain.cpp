@@ -1,3 +1,4 @@
+#include "weft/experiment/description.h"
 #include "weft/experiment/network.h"
 #include "weft/partition/tiling.h"
 

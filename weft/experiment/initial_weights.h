@@ -4,7 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/layer_spec.h"
 
 namespace weft::experiment {
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/layer_spec.h"
 #include "weft/experiment/mesh.h"
 #include "weft/experiment/parameter.h"
 #include "weft/experiment/sizes.h"

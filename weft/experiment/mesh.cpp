@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/experiment/description.h"
 #include "weft/mpi/team.h"
 
 namespace weft::experiment {

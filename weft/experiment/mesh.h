@@ -3,12 +3,14 @@
 
 #include <memory>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/layer_spec.h"
 #include "weft/experiment/problems.h"
 #include "weft/experiment/sizes.h"
 #include "weft/spatial/dist_tensor.h"
 
 namespace weft::experiment {
+
+struct Experiment;
 
 using spatial::Comm;
 

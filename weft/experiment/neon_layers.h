@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/layer_spec.h"
 #include "weft/experiment/problems.h"
 
 namespace weft::experiment {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "weft/experiment/description.h"
+
 namespace weft::experiment {
 namespace {
 

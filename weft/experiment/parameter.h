@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/layer_spec.h"
 #include "weft/partition/box.h"
 
 namespace weft::experiment {

@@ -14,6 +14,7 @@ void read_data(const Value& value, DatasetSpec& data, Problems& problems) {
   data.cache = fields.text("cache").value_or("");
   data.test_images = fields.integer("test_images", kCount);
   data.shuffle = fields.boolean("shuffle").value_or(true);
+  data.prefetch = fields.integer("prefetch", {.least = 0, .most = 1000}).value_or(data.prefetch);
   if (data.kind == "toy_images") {
     data.images = fields.integer("images", kSize).value_or(data.images);
     data.shape = pair_of(fields.sizes("shape"), data.shape);

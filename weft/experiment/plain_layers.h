@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/layer_spec.h"
 #include "weft/experiment/problems.h"
 
 namespace weft::experiment {

@@ -28,7 +28,11 @@ Pretrainer::Pretrainer(Network& network, std::size_t layer, const Mesh& mesh)
   if (filter_.spec().tied_weights) return;
   decoder_ = filter_.parameters().front();
   decoder_->name = filter_.spec().name + ".decoder";
-  decoder_->value = filter_.weights().detach().clone();
+  copy_filter();
+}
+
+void Pretrainer::copy_filter() {
+  if (decoder_) decoder_->value = filter_.weights().detach().clone();
 }
 
 const Tensor& Pretrainer::decoding_weights() const { return decoder_ ? decoder_->value : filter_.weights(); }

@@ -22,6 +22,8 @@ class Pretrainer {
   // Of the layer's input. Collective.
   [[nodiscard]] spatial::DistTensor input_of(const at::Tensor& tile) const;
   [[nodiscard]] spatial::DistTensor reconstruction(const spatial::DistTensor& x) const;
+  // The decoder, if it has weights of its own, begins as the filter is now.
+  void copy_filter();
   // The decoder's own weights, if they are not tied to the filter's.
   [[nodiscard]] Parameter* decoder() { return decoder_ ? &*decoder_ : nullptr; }
 

@@ -3,12 +3,14 @@
 #include <cstdio>
 #include <utility>
 
+#include "weft/trace/wall_time.h"
+
 namespace weft::experiment {
 namespace {
 
-// "pretrain filter1" and the others, as names of curves.
-std::string curve(const Stage& stage) {
-  return stage.kind == Stage::Kind::kPretrain ? stage.name + "/cost" : "train/cost";
+// "pretrain filter1" and the others, as names of curves: of each batch, and of each epoch.
+std::string curve(const Stage& stage, const char* what) {
+  return (stage.kind == Stage::Kind::kPretrain ? stage.name : "train") + "/" + what;
 }
 
 std::string percent(double part) {
@@ -31,17 +33,21 @@ void Reporter::open(const std::filesystem::path& run, std::int64_t step) {
   if (!speaks_) return;
   metrics_ = std::make_unique<trace::MetricsFile>(run / "metrics.jsonl");
   metrics_->forget_after(step);
+  events_ = std::make_unique<trace::TensorBoardFile>(run);
+  if (step > 0) events_->forget_from(step + 1, trace::seconds_since_1970());
   epoch_begun_ = std::chrono::steady_clock::now();
 }
 
 void Reporter::metric(const std::string& name, double value, std::int64_t epoch, std::int64_t step) {
-  if (metrics_) metrics_->add({.epoch = epoch, .step = step, .name = name, .value = value});
+  if (!metrics_) return;
+  metrics_->add({.epoch = epoch, .step = step, .name = name, .value = value});
+  events_->add_scalar(name, step, static_cast<float>(value), trace::seconds_since_1970());
 }
 
 void Reporter::step(const StepReport& report, const Training& training) {
   if (!speaks_) return;
   const Stage& stage = *report.stage;
-  metric(curve(stage), report.cost, stage.first_epoch + report.epoch + 1, training.progress().step);
+  metric(curve(stage, "cost"), report.cost, stage.first_epoch + report.epoch + 1, training.progress().step);
   if (!bar_) {
     const std::string title = stage.name + " " + std::to_string(report.epoch + 1) + "/" + std::to_string(stage.epochs);
     bar_ = std::make_unique<trace::ProgressBar>(title, training.batches());
@@ -56,6 +62,7 @@ void Reporter::epoch(const StepReport& report, const Progress& progress, const s
   const Stage& stage = *report.stage;
   const std::int64_t epoch = stage.first_epoch + report.epoch + 1;
   const bool supervised = stage.kind != Stage::Kind::kPretrain;
+  metric(curve(stage, "epoch cost"), report.epoch_cost, epoch, progress.step);
   if (supervised) metric("train/error", report.epoch_error, epoch, progress.step);
   if (test) {
     metric("test/error", test->error, epoch, progress.step);

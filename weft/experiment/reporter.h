@@ -1,4 +1,5 @@
-// What a run tells while it goes on: a table and a bar on rank 0's terminal, metrics.jsonl in its folder.
+// What a run tells while it goes on: a table and a bar on rank 0's terminal, metrics.jsonl and TensorBoard's events in
+// its folder.
 #pragma once
 
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "weft/experiment/training.h"
 #include "weft/trace/metrics.h"
 #include "weft/trace/progress_bar.h"
+#include "weft/trace/tensorboard.h"
 
 namespace weft::experiment {
 
@@ -31,6 +33,7 @@ class Reporter {
   bool speaks_;
   bool headed_ = false;
   std::unique_ptr<trace::MetricsFile> metrics_;
+  std::unique_ptr<trace::TensorBoardFile> events_;
   std::unique_ptr<trace::ProgressBar> bar_;
   std::chrono::steady_clock::time_point epoch_begun_ = std::chrono::steady_clock::now();
 };

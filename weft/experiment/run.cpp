@@ -4,8 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "weft/collective/broadcast.h"
 #include "weft/experiment/checkpoint.h"
@@ -57,7 +57,7 @@ class ExperimentRun {
     });
     trace::start_recording();
     const RunEnd end = train();
-    trace::write_chrome_trace(folder_ / "trace.json", mesh_.world()->origin());
+    trace::write_chrome_trace(folder_ / "trace.json", *mesh_.world());
     if (end == RunEnd::kFinished) finish();
     return end;
   }
@@ -105,32 +105,33 @@ class ExperimentRun {
   void go_on() {
     const auto checkpoint = latest_checkpoint(folder_);
     if (!checkpoint) return reporter_.say("no checkpoint in " + folder_.string() + ": starting from the beginning");
-    CheckpointIndex index;
     together(mesh_.world(), "resume", [&] {
-      index = read_index(*checkpoint);
-      load_checkpoint(*checkpoint, index, training_.state());
+      const CheckpointIndex index = read_index(*checkpoint);
+      const Progress progress = progress_from(index.numbers);
+      load_checkpoint(*checkpoint, index, wanted_from(index, progress));
+      if (progress.step == 0) training_.begin_with_loaded_weights();
+      training_.go_on(progress);
     });
-    const auto whole = [&](const char* name) { return static_cast<std::int64_t>(index.numbers.at(name)); };
-    training_.go_on({.stage = whole("stage"),
-                     .epoch = whole("epoch"),
-                     .batch = whole("batch"),
-                     .step = whole("step"),
-                     .cost_sum = index.numbers.at("cost_sum"),
-                     .mistakes = whole("mistakes"),
-                     .images = whole("images")},
-                    whole("updates"));
     reporter_.say("going on from " + checkpoint->string());
   }
 
+  // Weights that come from elsewhere, for a run that begins with them, have no optimiser's state beside them.
+  std::vector<Parameter> wanted_from(const CheckpointIndex& index, const Progress& progress) {
+    std::vector<Parameter> wanted = training_.state();
+    if (progress.step > 0) return wanted;
+    const auto weights = network_.parameters();
+    std::erase_if(wanted, [&](const Parameter& parameter) {
+      const bool weight = std::any_of(weights.begin(), weights.end(),
+                                      [&](const Parameter* each) { return each->name == parameter.name; });
+      return !weight && !index.tensors.contains(parameter.name);
+    });
+    return wanted;
+  }
+
   void checkpoint() {
-    const Progress& at = training_.progress();
-    const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-    CheckpointIndex facts{experiment_.name, mesh_.world()->size(), {}, {}};
-    facts.numbers = {{"stage", number(at.stage)},   {"epoch", number(at.epoch)},
-                     {"batch", number(at.batch)},   {"step", number(at.step)},
-                     {"cost_sum", at.cost_sum},     {"mistakes", number(at.mistakes)},
-                     {"images", number(at.images)}, {"updates", number(training_.updates())}};
-    save_checkpoint(folder_, training_.state(), facts, at.step, mesh_);
+    const Progress progress = training_.progress();
+    CheckpointIndex facts{experiment_.name, mesh_.world()->size(), numbers_of(progress), {}};
+    save_checkpoint(folder_, training_.state(), facts, progress.step, mesh_);
   }
 
   void end_epoch(const StepReport& report) {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "weft/experiment/description.h"
 #include "weft/experiment/run_folder.h"
 #include "weft/experiment/stimuli.h"
 

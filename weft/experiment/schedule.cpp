@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/learning_rule.h"
 
 namespace weft::experiment {
 

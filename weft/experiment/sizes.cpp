@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/experiment/description.h"
+
 namespace weft::experiment {
 namespace {
 

@@ -3,10 +3,13 @@
 
 #include <vector>
 
-#include "weft/experiment/description.h"
+#include "weft/experiment/layer_spec.h"
 #include "weft/experiment/problems.h"
 
 namespace weft::experiment {
+
+struct DatasetSpec;
+struct Experiment;
 
 // A field of `maps` channels, or (shape empty) a vector of `maps` values.
 struct Extent {

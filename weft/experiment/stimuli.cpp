@@ -12,6 +12,7 @@
 #include "weft/collective/all_gather.h"
 #include "weft/collective/all_reduce.h"
 #include "weft/collective/backward.h"
+#include "weft/experiment/description.h"
 #include "weft/experiment/initial_weights.h"
 
 namespace weft::experiment {

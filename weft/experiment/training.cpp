@@ -9,6 +9,7 @@
 #include "weft/collective/all_reduce.h"
 #include "weft/collective/backward.h"
 #include "weft/experiment/cost.h"
+#include "weft/experiment/description.h"
 #include "weft/trace/span.h"
 
 namespace weft::experiment {
@@ -106,7 +107,12 @@ Training::Outcome Training::supervised(const Stage& stage, const data::Batch& ba
   optimizer_.step({.epoch = stage.first_epoch + progress_.epoch,
                    .fraction = static_cast<double>(progress_.batch) / static_cast<double>(images_.batches()),
                    .epochs = experiment_.model.epochs});
-  network_.updated();
+  // Frozen filters keep their bits: to make their length 1 once more could change the last one.
+  if (stage.kind == Stage::Kind::kWhole) {
+    network_.updated();
+  } else {
+    network_.layer(network_.size() - 1).updated();
+  }
   return {cost.reported, mistakes(outputs.detach(), batch.labels)};
 }
 
@@ -167,13 +173,29 @@ std::vector<Parameter> Training::state() {
   return all;
 }
 
-void Training::go_on(const Progress& progress, std::int64_t updates) {
+Progress Training::progress() const {
+  Progress now = progress_;
+  now.updates = optimizer_.updates();
+  return now;
+}
+
+void Training::begin_with_loaded_weights() {
+  for (const auto& pretrainer : pretrainers_) pretrainer->copy_filter();
+}
+
+void Training::go_on(const Progress& progress) {
   progress_ = progress;
+  // A run that was at its end goes on where the file asks for more epochs by now.
+  if (done() && !stages_.empty()) {
+    progress_.stage = static_cast<std::int64_t>(stages_.size()) - 1;
+    progress_.epoch = progress.step / images_.batches();
+    for (std::size_t i = 0; i + 1 < stages_.size(); ++i) progress_.epoch -= stages_[i].epochs;
+  }
   // The file may ask for fewer epochs by now than are done.
   while (!done() && progress_.epoch >= stages_[static_cast<std::size_t>(progress_.stage)].epochs) {
     progress_ = {.stage = progress_.stage + 1, .step = progress_.step};
   }
-  optimizer_.set_updates(updates);
+  optimizer_.set_updates(progress.updates);
   epoch_begun_ = false;
 }
 

@@ -9,8 +9,11 @@
 #include "weft/experiment/network.h"
 #include "weft/experiment/optimizer.h"
 #include "weft/experiment/pretraining.h"
+#include "weft/experiment/progress.h"
 
 namespace weft::experiment {
+
+struct ModelSpec;
 
 // A part of training with its own epochs.
 struct Stage {
@@ -24,17 +27,6 @@ struct Stage {
 
 // Pre-training of each filter in turn, the last layer alone, then all; of networks without filters only the last.
 [[nodiscard]] std::vector<Stage> stages_of(const ModelSpec& model);
-
-// Where training is. With the parameters and the optimiser's state this is all that has to be kept.
-struct Progress {
-  std::int64_t stage = 0;
-  std::int64_t epoch = 0;  // of the stage
-  std::int64_t batch = 0;  // of the epoch: the next one
-  std::int64_t step = 0;   // batches so far
-  double cost_sum = 0;     // of the epoch's batches so far
-  std::int64_t mistakes = 0;
-  std::int64_t images = 0;
-};
 
 struct StepReport {
   double cost = 0;
@@ -55,15 +47,16 @@ class Training {
   // One batch. `stop`: this rank was asked to stop after it, and so all do. Collective.
   [[nodiscard]] StepReport step(bool stop);
 
-  [[nodiscard]] const Progress& progress() const noexcept { return progress_; }
+  [[nodiscard]] Progress progress() const;
   [[nodiscard]] const std::vector<Stage>& stages() const noexcept { return stages_; }
   [[nodiscard]] std::int64_t batches() const { return images_.batches(); }
   [[nodiscard]] std::int64_t total_steps() const;
   // Everything that changes, for checkpoints: parameters, decoders, the optimiser's state.
   [[nodiscard]] std::vector<Parameter> state();
-  [[nodiscard]] std::int64_t updates() const { return optimizer_.updates(); }
   // After state() was loaded.
-  void go_on(const Progress& progress, std::int64_t updates);
+  void go_on(const Progress& progress);
+  // After only the network's parameters were: decoders begin as their filters are.
+  void begin_with_loaded_weights();
   [[nodiscard]] Pretrainer* pretrainer(std::size_t layer) const;
 
  private:

@@ -4,7 +4,7 @@
 
 #include "weft/files/atomic_file.h"
 #include "weft/files/error.h"
-#include "weft/mpi/collectives.h"
+#include "weft/trace/conversation.h"
 #include "weft/trace/json.h"
 
 namespace weft::trace {
@@ -34,24 +34,20 @@ std::string thread_name(const ThreadEvents& thread) {
 }
 
 // Every rank's text one after the other, on the root.
-std::string gather_text(const std::string& mine, mpi::CommunicatorView comm) {
-  const std::int64_t length = std::ssize(mine);
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(comm.size()));
-  const std::vector<std::int64_t> ones(lengths.size(), 1);
-  mpi::all_gather(&length, lengths.data(), ones, mpi::Datatype::kInt64, comm);
-  std::int64_t total = 0;
-  for (const std::int64_t each : lengths) total += each;
-  std::string all(comm.rank() == kRoot ? static_cast<std::size_t>(total) : 0, '\0');
-  mpi::gather(mine.data(), all.data(), lengths, mpi::Datatype::kUInt8, kRoot, comm);
+std::string gather_text(const std::string& mine, const Conversation& talk) {
+  if (talk.rank() != kRoot) {
+    talk.send_text(mine, kRoot);
+    return {};
+  }
+  std::string all = mine;
+  for (int rank = 1; rank < talk.size(); ++rank) all += talk.receive_text(rank);
   return all;
 }
 
 // What went wrong on the root, known to all ranks afterwards; empty if nothing did.
-std::string tell_all(std::string failure, mpi::CommunicatorView comm) {
-  std::int64_t length = std::ssize(failure);
-  mpi::broadcast(&length, 1, mpi::Datatype::kInt64, kRoot, comm);
-  failure.resize(static_cast<std::size_t>(length));
-  mpi::broadcast(failure.data(), length, mpi::Datatype::kUInt8, kRoot, comm);
+std::string tell_all(const std::string& failure, const Conversation& talk) {
+  if (talk.rank() != kRoot) return talk.receive_text(kRoot);
+  for (int rank = 1; rank < talk.size(); ++rank) talk.send_text(failure, rank);
   return failure;
 }
 
@@ -77,11 +73,12 @@ std::string chrome_events(const std::vector<ThreadEvents>& threads, int rank, co
   return text;
 }
 
-void write_chrome_trace(const std::filesystem::path& path, mpi::CommunicatorView comm) {
-  std::string mine = comm.rank() == kRoot ? "" : ",\n";
-  mine += chrome_events(recorded(), comm.rank(), clock_offset(comm));
-  const std::string all = gather_text(mine, comm);
-  const std::string failure = tell_all(comm.rank() == kRoot ? write(path, all) : "", comm);
+void write_chrome_trace(const std::filesystem::path& path, mpi::Team& team) {
+  const Conversation talk(team, "trace");
+  std::string mine = team.rank() == kRoot ? "" : ",\n";
+  mine += chrome_events(recorded(), team.rank(), clock_offset(talk));
+  const std::string all = gather_text(mine, talk);
+  const std::string failure = tell_all(team.rank() == kRoot ? write(path, all) : "", talk);
   if (!failure.empty()) throw files::FileError(failure);
 }
 

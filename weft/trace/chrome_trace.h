@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/mpi/communicator.h"
+#include "weft/mpi/team.h"
 #include "weft/trace/clock_offset.h"
 #include "weft/trace/recording.h"
 
@@ -15,7 +15,7 @@ namespace weft::trace {
 [[nodiscard]] std::string chrome_events(const std::vector<ThreadEvents>& threads, int rank, const ClockOffset& clock);
 
 // Collective: gathers what every rank recorded, and rank 0 writes it, whole or not at all. Where it cannot be written
-// all ranks throw files::FileError.
-void write_chrome_trace(const std::filesystem::path& path, mpi::CommunicatorView comm);
+// all ranks throw files::FileError; where a rank is gone, the others throw TimeoutError or PeerLost.
+void write_chrome_trace(const std::filesystem::path& path, mpi::Team& team);
 
 }  // namespace weft::trace

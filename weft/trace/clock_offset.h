@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "weft/mpi/communicator.h"
+#include "weft/trace/conversation.h"
 
 namespace weft::trace {
 
@@ -14,6 +14,6 @@ struct ClockOffset {
 
 // Collective. Rank 0 asks every other rank for the time, several times; the fastest answer counts, as the others waited
 // somewhere. Takes some ten microseconds a rank.
-[[nodiscard]] ClockOffset clock_offset(mpi::CommunicatorView comm);
+[[nodiscard]] ClockOffset clock_offset(const Conversation& talk);
 
 }  // namespace weft::trace

@@ -52,8 +52,9 @@ std::string message(unsigned number, std::string_view content) {
 }
 
 // tensorflow/core/util/event.proto and framework/summary.proto: the fields that a scalar has.
-constexpr unsigned kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5;
+constexpr unsigned kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5, kEventSession = 7;
 constexpr unsigned kSummaryValue = 1, kValueTag = 1, kValueSimple = 2;
+constexpr unsigned kSessionStatus = 1, kSessionStart = 1;
 
 std::string event(double wall_time, std::int64_t step, const std::string& content) {
   return field(kEventWallTime, Wire::k64Bit, little_endian(std::bit_cast<std::uint64_t>(wall_time))) +
@@ -90,6 +91,11 @@ void TensorBoardFile::add_scalar(std::string_view tag, std::int64_t step, float 
   const std::string scalar =
       message(kValueTag, tag) + field(kValueSimple, Wire::k32Bit, little_endian(std::bit_cast<std::uint32_t>(value)));
   write_record(event(wall_time, step, message(kEventSummary, message(kSummaryValue, scalar))));
+}
+
+void TensorBoardFile::forget_from(std::int64_t step, double wall_time) {
+  const std::string start = field(kSessionStatus, Wire::kVarint, varint(kSessionStart));
+  write_record(event(wall_time, step, message(kEventSession, start)));
 }
 
 void TensorBoardFile::write_record(const std::string& data) {

@@ -19,6 +19,8 @@ class TensorBoardFile {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   // `wall_time` in seconds since 1970. Reaches the file at once, so that TensorBoard shows it while the run goes on.
   void add_scalar(std::string_view tag, std::int64_t step, float value, double wall_time);
+  // For a run that goes on: TensorBoard forgets what earlier files of the folder have of this step and later ones.
+  void forget_from(std::int64_t step, double wall_time);
 
  private:
   void write_record(const std::string& data);

@@ -1,0 +1,111 @@
+// Updates step by step beside torch's own optimisers.
+#include "weft/experiment/optimizer.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <cmath>
+
+namespace weft::experiment {
+namespace {
+
+using at::Tensor;
+
+constexpr int kSteps = 25;
+
+Tensor gradient_at(int step, const Tensor& like) {
+  at::Generator generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(100 + step));
+  Tensor gradient = at::randn(like.sizes(), generator, like.options());
+  if (step % 7 == 3) gradient.zero_();  // a moment without any
+  return gradient.mul_(step % 5 == 0 ? 1e-9 : 1.0);
+}
+
+// `theirs` over `reference` and ours over a copy get the same gradients; after every step the values are the same.
+template <typename TheirOptimizer, typename TheirOptions>
+void expect_same_steps(const LearningRule& rule, const TheirOptions& options, at::ScalarType type, double tolerance) {
+  at::Generator generator = at::detail::createCPUGenerator(5);
+  const Tensor first = at::randn({3, 4}, generator, at::TensorOptions().dtype(type));
+  Tensor reference = first.clone().set_requires_grad(true);
+  TheirOptimizer theirs(std::vector<Tensor>{reference}, options);
+  Parameter parameter = whole_parameter("w", first.clone(), rule);
+  Optimizer ours({&parameter});
+  for (int step = 0; step < kSteps; ++step) {
+    const Tensor gradient = gradient_at(step, first);
+    reference.mutable_grad() = gradient.clone();
+    parameter.value.mutable_grad() = gradient.clone();
+    theirs.step();
+    ours.step({});
+    const double far = parameter.value.detach().sub(reference.detach()).abs().max().template item<double>();
+    EXPECT_LE(far, tolerance) << "step " << step;
+  }
+  // Or equality would only say that nothing moved.
+  EXPECT_GT(parameter.value.detach().sub(first).abs().max().template item<double>(), 0.05);
+}
+
+LearningRule adaptive(LearningRule::Kind kind, double decay) {
+  LearningRule rule;
+  rule.kind = kind;
+  rule.rate = 0.02;
+  rule.beta1 = 0.8;
+  rule.beta2 = 0.97;
+  rule.epsilon = 1e-6;
+  rule.weight_decay = decay;
+  return rule;
+}
+
+template <typename Options>
+Options torch_options(const LearningRule& rule) {
+  return Options(rule.rate).betas({rule.beta1, rule.beta2}).eps(rule.epsilon).weight_decay(rule.weight_decay);
+}
+
+TEST(OptimizerTest, AdamIsTorchs) {
+  for (const double decay : {0.0, 0.1}) {
+    const LearningRule rule = adaptive(LearningRule::Kind::kAdam, decay);
+    const auto options = torch_options<torch::optim::AdamOptions>(rule);
+    expect_same_steps<torch::optim::Adam>(rule, options, at::kDouble, 1e-14);
+    expect_same_steps<torch::optim::Adam>(rule, options, at::kFloat, 2e-6);
+  }
+}
+
+TEST(OptimizerTest, AdamWIsTorchs) {
+  for (const double decay : {0.0, 0.1}) {
+    const LearningRule rule = adaptive(LearningRule::Kind::kAdamW, decay);
+    const auto options = torch_options<torch::optim::AdamWOptions>(rule);
+    expect_same_steps<torch::optim::AdamW>(rule, options, at::kDouble, 1e-14);
+    expect_same_steps<torch::optim::AdamW>(rule, options, at::kFloat, 2e-6);
+  }
+}
+
+// With a rate that stays, neon's momentum is torch's: the rate only moves from one factor to the other.
+TEST(OptimizerTest, DescentIsTorchs) {
+  for (const double momentum : {0.0, 0.7}) {
+    LearningRule rule;
+    rule.rate = 0.03;
+    rule.weight_decay = 0.05;
+    rule.momentum = {.initial = momentum, .saturated = momentum};
+    const auto options = torch::optim::SGDOptions(0.03).momentum(momentum).weight_decay(0.05);
+    expect_same_steps<torch::optim::SGD>(rule, options, at::kDouble, 1e-14);
+  }
+}
+
+TEST(OptimizerTest, WithoutAGradientAParameterStays) {
+  Parameter parameter = whole_parameter("w", at::ones({2}, at::kDouble), adaptive(LearningRule::Kind::kAdamW, 0.5));
+  Optimizer ours({&parameter});
+  ours.step({});
+  EXPECT_TRUE(at::equal(parameter.value.detach(), at::ones({2}, at::kDouble)));
+}
+
+TEST(OptimizerTest, NaNTravels) {
+  Parameter parameter = whole_parameter("w", at::ones({2}, at::kDouble), adaptive(LearningRule::Kind::kAdam, 0));
+  Optimizer ours({&parameter});
+  parameter.value.mutable_grad() = at::full({2}, std::nan(""), at::kDouble);
+  ours.step({});
+  EXPECT_TRUE(parameter.value.detach().isnan().all().item<bool>());
+}
+
+}  // namespace
+}  // namespace weft::experiment

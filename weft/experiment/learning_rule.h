@@ -1,0 +1,38 @@
+// How a parameter learns: its rule, and how rate and momentum change over the epochs. No torch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace weft::experiment {
+
+// linear_monotone goes from `initial` at `start` to `saturated` at `saturate`, in epochs; constant has all equal.
+struct MomentumSchedule {
+  double initial = 0;
+  double saturated = 0;
+  std::int64_t start = 0;
+  std::int64_t saturate = 0;
+  [[nodiscard]] double at(std::int64_t epoch) const;
+};
+
+// The factor of the learning rate.
+struct RateSchedule {
+  enum class Kind : std::uint8_t { kConstant, kStep, kExponential, kCosine };
+  Kind kind = Kind::kConstant;
+  std::vector<std::int64_t> steps{};  // kStep: the epochs at which it is multiplied by `gamma`
+  double gamma = 1;                   // kStep, kExponential
+  double last = 0;                    // kCosine: the factor at the end
+  [[nodiscard]] double at(double epoch, std::int64_t epochs) const;
+};
+
+struct LearningRule {
+  enum class Kind : std::uint8_t { kGradientDescent, kAdam, kAdamW };
+  Kind kind = Kind::kGradientDescent;
+  double rate = 0.01;
+  MomentumSchedule momentum{};
+  double weight_decay = 0;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  RateSchedule schedule{};
+};
+
+}  // namespace weft::experiment

@@ -1,0 +1,45 @@
+#include "weft/experiment/progress.h"
+
+#include "weft/experiment/safetensors.h"
+
+namespace weft::experiment {
+namespace {
+
+double number(const std::map<std::string, double>& numbers, const char* name) {
+  const auto found = numbers.find(name);
+  if (found == numbers.end())
+    throw CheckpointError("weft: expected '" + std::string(name) + "' among a checkpoint's numbers, got none");
+  return found->second;
+}
+
+std::int64_t whole(const std::map<std::string, double>& numbers, const char* name) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  const double value = number(numbers, name);
+  if (!(value >= 0 && value <= kExact))
+    throw CheckpointError("weft: expected '" + std::string(name) + "' of a checkpoint to count something, got " +
+                          std::to_string(value));
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
+std::map<std::string, double> numbers_of(const Progress& progress) {
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  return {{"stage", number(progress.stage)},   {"epoch", number(progress.epoch)},
+          {"batch", number(progress.batch)},   {"step", number(progress.step)},
+          {"cost_sum", progress.cost_sum},     {"mistakes", number(progress.mistakes)},
+          {"images", number(progress.images)}, {"updates", number(progress.updates)}};
+}
+
+Progress progress_from(const std::map<std::string, double>& numbers) {
+  return {.stage = whole(numbers, "stage"),
+          .epoch = whole(numbers, "epoch"),
+          .batch = whole(numbers, "batch"),
+          .step = whole(numbers, "step"),
+          .cost_sum = number(numbers, "cost_sum"),
+          .mistakes = whole(numbers, "mistakes"),
+          .images = whole(numbers, "images"),
+          .updates = whole(numbers, "updates")};
+}
+
+}  // namespace weft::experiment
