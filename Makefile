@@ -44,7 +44,7 @@ test-tsan:  ## the C++ tests under ThreadSanitizer
 conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2, 4 and 8 ranks: an hour
 	@scripts/conformance.sh
 
-test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ranks: a quarter of an hour
+test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ranks, ResNet-18: a quarter of an hour
 	@scripts/test_spatial.sh
 
 test-kills:  ## training killed 50 times at random moments: some minutes

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Random layers on tiles against one process, every seed once: scripts/test_spatial.sh [<cases for each number of ranks>]
+# Random layers on tiles against one process, every seed once, then networks of full width trained on 4 ranks:
+# scripts/test_spatial.sh [<cases for each number of ranks>]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cases=${1:-400}
@@ -11,4 +12,6 @@ for ranks in 2 3 4 6 9; do
     -p no:cacheprovider tests/python/spatial_random_test.py || status=1
   seed=$((seed + cases))
 done
+echo "== ResNet-18 and a U-Net on 4 ranks =="
+scripts/mpirun -n 4 .venv/bin/python -m pytest -q -s -p no:cacheprovider tests/python/spatial_full_test.py || status=1
 exit $status

@@ -2,8 +2,8 @@
 
 mpirun -n 2 python benchmarks/spatial/convolution.py [--sizes 64 256] [--batch 32] [--repeats 5] [--pool]
 
-All sides take turns in the same processes with one thread a rank, so they share allocator settings; while rank 0
-computes alone the others sleep. Besides the tiles there is a ceiling, the same tiles by plain torch layers without any
+All sides run in the same processes with one thread a rank, so they share allocator settings; while rank 0 computes
+alone the others sleep. Besides the tiles there is a ceiling, the same tiles by plain torch layers without any
 exchange: two ranks share caches and memory, so it is not 2. Prints the time of a step, of its exchanges alone, their
 bytes, each side's peak memory, and what the layers for tiles cost a single rank that has the whole image.
 """
@@ -37,13 +37,13 @@ def report_times(name: str, times: dict[str, Tensor]) -> None:
 
 def run(sides: Sides, repeats: int) -> None:
     name = f"spatial/convolution/{'x'.join(map(str, sides.shape))}/{sides.comm.size}"
+    one, tiles = sides.peaks()
+    report(f"{name}/memory", tiles / 2**20, "MiB", f"one rank {one / 2**20:.0f} MiB", tiles / one)
     times = sides.times(repeats)
     report_times(name, times)
     exchange = sides.exchange_time()
     report(f"{name}/exchange", exchange, "ms", "step", exchange / times["tiles"][0].item())
     report(f"{name}/halo", sides.halo_bytes() / 1024, "KiB", "received forward", 1)
-    one, tiles = sides.peaks()
-    report(f"{name}/memory", tiles / 2**20, "MiB", f"one rank {one / 2**20:.0f} MiB", tiles / one)
 
 
 def main() -> None:

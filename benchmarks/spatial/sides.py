@@ -1,4 +1,4 @@
-"""The same step in four ways: plain layers on one rank, those for tiles on one rank, on all, and tiles without exchange."""
+"""One step in four ways: plain layers on one rank, layers for tiles on one rank and on all, tiles without exchange."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ class Sides:
         return whole.with_local(whole.local.clone())
 
     def times(self, repeats: int) -> dict[str, Tensor]:
-        """Medians, by the clock and of processor time; the sides take turns, and the slowest rank counts."""
+        """Medians, by the clock and of processor time; the slowest rank counts.
+
+        One side after the other, each warmed up: after a change of sizes a step also pays for other memory.
+        """
         image, tile = self.image(), self.tile()
         runs: dict[str, Callable[[], Tensor]] = {
             "one": lambda: self._rank_0(lambda: step(self.plain, image)),
@@ -76,16 +79,12 @@ class Sides:
             "tiles": lambda: self._all(lambda: step(self.tiled, tile)),
             "ceiling": lambda: self._all(lambda: step(self.plain, tile.local)),
         }
-        samples: dict[str, list[Tensor]] = {name: [] for name in runs}
-        for repeat in range(repeats + 1):
-            for name, run in runs.items():
-                taken = run()
-                if repeat:  # the first one warms up
-                    samples[name].append(taken)
-        return {name: torch.stack(taken).median(0).values for name, taken in samples.items()}
+        return {
+            name: torch.stack([run() for _ in range(repeats + 1)][1:]).median(0).values for name, run in runs.items()
+        }
 
     def peaks(self) -> tuple[float, float]:
-        """Of rank 0 with the whole image, and of the largest rank with its tile; apart from times, which it disturbs."""
+        """Of rank 0 with the whole image, and of the largest rank with its tile. Before times, which leave memory."""
         return self._peak_of_one(), self._peak_of_tiles()
 
     def _peak_of_one(self) -> float:

@@ -6,14 +6,17 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <random>
 
 #include "tests/collective/single_process.h"
+#include "tests/mpi/scoped_options.h"
 #include "weft/mpi/error.h"
 #include "weft/spatial/convolution.h"
 #include "weft/spatial/dist_tensor.h"
 #include "weft/spatial/halo.h"
 #include "weft/spatial/share.h"
+#include "weft/spatial/transfer.h"
 
 namespace weft::spatial {
 namespace {
@@ -254,6 +257,67 @@ TEST_F(ExchangeTest, ARankThatFailsInBetweenDoesNotStopTheOthersForGood) {
   // The ranks have counted their exchanges differently now; they agree on the next one's number all the same.
   expect_works(grid->comm());
   EXPECT_EQ(halo_exchange(x, halo.plan).size(2), 4);
+}
+
+Halo rows_around() {
+  const auto layout = Layout::balanced(grids().back(), {2 * size(), 4});
+  return halo_of(layout, std::vector<Window>{{3, 1, 1, 1}, {1, 1}});
+}
+
+// A layer used twice before either use is differentiated: what came first must not be overwritten by what came next.
+TEST_F(ExchangeTest, SeveralUsesOfOnePlanKeepTheirHalos) {
+  const auto layout = Layout::balanced(grids().back(), {3 * size(), 5});
+  const at::Tensor kernel = values({2, 2, 3, 3}, 2);
+  std::vector<at::Tensor> gradients;
+  for (const Edges edges : {Edges::kPadded, Edges::kApart}) {
+    const at::Tensor w = leaf(kernel.clone());
+    at::Tensor loss = at::zeros({}, at::kDouble);
+    std::vector<DistTensor> uses;
+    for (int use = 0; use < 4; ++use) {
+      DistTensor& x = uses.emplace_back(tile_of(values({1, 2, 3 * size(), 5}, 10 + use), layout));
+      x.local = leaf(x.local.clone());
+      const at::Tensor y = convolution(x, w, std::nullopt, {.padding = {1}, .edges = edges}).local;
+      loss = loss + (y * y * (use + 1)).sum();
+    }
+    backward(loss);
+    gradients.push_back(w.grad());
+    for (const DistTensor& x : uses) gradients.push_back(x.local.grad());
+  }
+  for (std::size_t i = 0; i < 5; ++i) expect_close(gradients[i + 5], gradients[i], "part " + std::to_string(i), 1e-12);
+}
+
+TEST_F(ExchangeTest, APlanUsesItsRequestsAgain) {
+  if (size() == 1) return;
+  const Halo halo = rows_around();
+  const std::size_t before = halo.plan->lanes().size();
+  for (int round = 0; round < 5; ++round) {
+    (void)halo_exchange(values({1, 1, 2, 4}, round), halo.plan);
+    EXPECT_EQ(halo.plan->lanes().size(), std::max<std::size_t>(before, 1)) << "round " << round;
+  }
+  // Other leading sizes and types take others; those before go.
+  EXPECT_EQ(halo_exchange(values({2, 3, 2, 4}, 1), halo.plan).size(1), 3);
+  EXPECT_EQ(halo_exchange(values({2, 3, 2, 4}, 1).to(at::kFloat), halo.plan).scalar_type(), at::kFloat);
+  EXPECT_EQ(halo.plan->lanes().size(), 1);
+}
+
+// Rank 1 gives an exchange up in which the others never sent. Its receives are still there, and must not take the
+// messages of the next exchange; nor may its own messages arrive then.
+TEST_F(ExchangeTest, AnExchangeThatWasGivenUpDoesNotDisturbTheNext) {
+  if (size() == 1) return;
+  const Halo halo = rows_around();
+  const at::Tensor x = values({1, 1, 2, 4}, rank());
+  const at::Tensor before = halo_exchange(x, halo.plan);
+  const int tag = agree_on_exchange("halo_exchange", x, *halo.plan, halo.plan->owned());
+  if (rank() == 1) {
+    const mpi::ScopedOptions impatient([](mpi::Options& options) { options.timeout = std::chrono::milliseconds(100); });
+    Transfer transfer = Transfer::of_cells(x.neg(), *halo.plan, mpi::Direction::kForward, tag);
+    const auto ignore = [](const partition::Piece&, const at::Tensor&) {};
+    EXPECT_THAT(text_of([&] { transfer.finish_cells(*halo.plan, ignore); }), HasSubstr("gave up after"));
+  } else {
+    halo.plan->epoch().finish();  // as if all were well: one rank that knows better is enough
+  }
+  expect_close(halo_exchange(x, halo.plan), before, "the next exchange");
+  expect_works(grids().back()->comm());
 }
 
 TEST_F(ExchangeTest, AGridOfAnotherSizeIsAnError) {

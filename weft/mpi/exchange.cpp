@@ -10,12 +10,13 @@
 #include "weft/mpi/truncated.h"
 
 namespace weft::mpi {
-namespace {
 
-std::string disagreement(int source, const std::string& came, std::int64_t expected) {
+std::string length_disagreement(int source, const std::string& came, std::int64_t expected) {
   return "rank " + std::to_string(source) + " sent " + came + " where " + std::to_string(expected) +
          " bytes were expected; the sizes that both ranks give for this piece must agree";
 }
+
+namespace {
 
 // Looks at the length of everything that comes: a short message would leave old bytes behind it unnoticed.
 class Exchange final : public Operation {
@@ -66,7 +67,7 @@ class Exchange final : public Operation {
     return true;
   }
   void complain(const Receive& receive, const std::string& came) {
-    if (complaint_.empty()) complaint_ = disagreement(receive.source, came, receive.bytes);
+    if (complaint_.empty()) complaint_ = length_disagreement(receive.source, came, receive.bytes);
   }
 
   MPI_Comm comm_;
@@ -79,7 +80,7 @@ class Exchange final : public Operation {
 
 void copy_to_myself(const Outgoing& piece, const Incoming& target) {
   if (piece.bytes != target.bytes) {
-    throw LengthMismatch(disagreement(target.source, std::to_string(piece.bytes), target.bytes));
+    throw LengthMismatch(length_disagreement(target.source, std::to_string(piece.bytes), target.bytes));
   }
   if (piece.bytes > 0) std::memmove(target.data, piece.data, static_cast<std::size_t>(piece.bytes));
 }

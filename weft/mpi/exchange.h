@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "weft/mpi/communicator.h"
@@ -27,6 +28,8 @@ class LengthMismatch : public std::length_error {
  public:
   using std::length_error::length_error;
 };
+// What one says; `came` is a number of bytes, or "more".
+[[nodiscard]] std::string length_disagreement(int source, const std::string& came, std::int64_t expected);
 
 // Starts all transfers; both sides must name the same bytes, or the receiver ends in LengthMismatch. Pieces between the
 // same two ranks arrive in the order given; those to this rank itself are copied at once. Empty pieces are not sent.

@@ -28,7 +28,9 @@ HaloPlanPtr plan_between(const LayoutPtr& layout, Purpose purpose, std::vector<s
               [&] {
                 partition::Geometry geometry{owned, needed, layout->shape(),
                                              std::vector<Border>(layout->dims(), Border::kZeros)};
-                return Route{c10::make_intrusive<HaloPlan>(layout->comm(), std::move(geometry)), layout->tiling()};
+                return Route{
+                    c10::make_intrusive<HaloPlan>(layout->comm(), layout->grid()->epoch(), std::move(geometry)),
+                    layout->tiling()};
               })
       .plan;
 }

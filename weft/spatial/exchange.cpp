@@ -103,6 +103,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.class_<HaloPlan>("HaloPlan")
       .def("communicates", [](const HaloPlanPtr& self) { return self->communicates(); })
       .def("dims", [](const HaloPlanPtr& self) { return static_cast<std::int64_t>(self->dims()); })
+      .def("lanes", [](const HaloPlanPtr& self) { return static_cast<std::int64_t>(self->lanes().size()); })
       .def("cells_sent", [](const HaloPlanPtr& self) { return self->list().cells_sent(); })
       .def("cells_received", [](const HaloPlanPtr& self) { return self->list().cells_received(); });
   m.def("halo_exchange(Tensor x, __torch__.torch.classes.weft.HaloPlan plan, float fill) -> Tensor");
@@ -147,8 +148,6 @@ Tensor halo_accumulate(const Tensor& g, const HaloPlanPtr& plan, std::source_loc
   return accumulate_handle().call(g, plan);
 }
 
-// A number for each exchange, because one that failed in the middle may have left messages behind; the largest of the
-// ranks' numbers, because a rank that failed may have missed some.
 int agree_on_exchange(const char* name, const Tensor& x, const HaloPlan& plan, const partition::Box& box) {
   collective::Negotiation talk(name, plan.comm()->id());
   talk.check([&] {
@@ -159,11 +158,12 @@ int agree_on_exchange(const char* name, const Tensor& x, const HaloPlan& plan, c
   const std::int64_t leading = x.dim() - static_cast<std::int64_t>(plan.dims());
   signature.add(static_cast<std::int64_t>(x.scalar_type())).add(plan.signature());
   for (std::int64_t i = 0; i < leading; ++i) signature.add(x.size(i));
-  const auto outcome = talk.agree(signature, plan.comm()->next_transfer(), [&] {
+  const auto outcome = talk.agree(signature, plan.epoch().propose(), [&] {
     std::ostringstream text;
     text << name << "(" << collective::describe(x) << " of " << at::IntArrayRef(plan.geometry().shape) << ")";
     return text.str();
   });
+  plan.epoch().adopt(outcome.value_max);
   return plan.comm()->transfer_tag(outcome.value_max);
 }
 

@@ -60,7 +60,7 @@ partition::Tiling tile_outputs(const LayoutPtr& inputs, const std::vector<std::i
 HaloPlanPtr plan_for(const LayoutPtr& inputs, const std::vector<partition::Box>& needed, Border border) {
   partition::Geometry geometry{inputs->tiling().tiles(), needed, inputs->shape(),
                                std::vector<Border>(inputs->dims(), border)};
-  return c10::make_intrusive<HaloPlan>(inputs->comm(), std::move(geometry));
+  return c10::make_intrusive<HaloPlan>(inputs->comm(), inputs->grid()->epoch(), std::move(geometry));
 }
 
 Halo halo_of(const LayoutPtr& inputs, const std::vector<Window>& windows, Border border) {

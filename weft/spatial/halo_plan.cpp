@@ -34,8 +34,9 @@ Box covered_by(const partition::Geometry& geometry, const Box& needed) {
 
 }  // namespace
 
-HaloPlan::HaloPlan(Comm comm, partition::Geometry geometry)
+HaloPlan::HaloPlan(Comm comm, std::shared_ptr<Epoch> epoch, partition::Geometry geometry)
     : comm_(std::move(comm)),
+      epoch_(std::move(epoch)),
       geometry_(std::move(geometry)),
       me_(static_cast<std::size_t>(comm_->rank())),
       list_(partition::exchange_list(geometry_, comm_->rank())),

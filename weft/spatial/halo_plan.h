@@ -10,6 +10,8 @@
 
 #include "weft/mpi/team.h"
 #include "weft/partition/exchange_list.h"
+#include "weft/spatial/epoch.h"
+#include "weft/spatial/lane.h"
 
 namespace weft::spatial {
 
@@ -18,7 +20,8 @@ using Comm = std::shared_ptr<mpi::Team>;
 // Made once for a geometry and used in every step. The same on all ranks up to the rank itself.
 class HaloPlan : public torch::CustomClassHolder {
  public:
-  HaloPlan(Comm comm, partition::Geometry geometry);
+  // All plans of a team share an epoch.
+  HaloPlan(Comm comm, std::shared_ptr<Epoch> epoch, partition::Geometry geometry);
 
   [[nodiscard]] const Comm& comm() const noexcept { return comm_; }
   [[nodiscard]] const partition::Geometry& geometry() const noexcept { return geometry_; }
@@ -35,6 +38,10 @@ class HaloPlan : public torch::CustomClassHolder {
   // A number for the geometry, equal where the ranks made the same plan.
   [[nodiscard]] std::int64_t signature() const noexcept { return signature_; }
 
+  // What exchanges by this plan use again.
+  [[nodiscard]] LaneStore& lanes() const noexcept { return lanes_; }
+  [[nodiscard]] Epoch& epoch() const noexcept { return *epoch_; }
+
   // The sizes of a tensor whose last dimensions are those of `box`, its leading ones those of `like`.
   [[nodiscard]] std::vector<std::int64_t> sizes(const at::Tensor& like, const partition::Box& box) const;
   // Throws (TORCH_CHECK) unless the last dimensions of `x` are those of `box`.
@@ -42,6 +49,8 @@ class HaloPlan : public torch::CustomClassHolder {
 
  private:
   Comm comm_;
+  std::shared_ptr<Epoch> epoch_;
+  mutable LaneStore lanes_;
   partition::Geometry geometry_;
   std::size_t me_;
   partition::ExchangeList list_;

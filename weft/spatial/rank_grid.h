@@ -36,12 +36,15 @@ class RankGrid : public torch::CustomClassHolder {
   [[nodiscard]] std::int64_t rank() const noexcept { return comm_->rank(); }
   [[nodiscard]] std::int64_t size() const noexcept { return comm_->size(); }
 
+  [[nodiscard]] const std::shared_ptr<Epoch>& epoch() const noexcept { return epoch_; }
+
   // The route made before for these numbers, or the one that `make` makes now.
   [[nodiscard]] const Route& route(const std::vector<std::int64_t>& key, const std::function<Route()>& make);
 
  private:
   partition::Grid grid_;
   Comm comm_;
+  std::shared_ptr<Epoch> epoch_ = std::make_shared<Epoch>();
   std::mutex mutex_;
   std::map<std::vector<std::int64_t>, Route> routes_;
 };

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "weft/collective/tensor.h"
-#include "weft/mpi/exchange.h"
-#include "weft/mpi/waiter.h"
 #include "weft/spatial/cells.h"
 
 namespace weft::spatial {
@@ -34,96 +31,63 @@ const Piece* covering_piece(const HaloPlan& plan) {
   return nullptr;
 }
 
+// A halo's memory stays with the plan; that of a gather or of other tiles is too much to hold between two calls.
+bool is_worth_keeping(std::int64_t bytes, std::int64_t tile_bytes) {
+  constexpr std::int64_t kAlways = std::int64_t{1} << 20;
+  return bytes <= std::max(kAlways, tile_bytes / 4);
+}
+
 }  // namespace
 
-std::vector<Transfer::Message> Transfer::messages(const std::vector<Piece>& pieces, const Tensor& like) {
-  const std::int64_t leading = like.dim() - (pieces.empty() ? 0 : static_cast<std::int64_t>(pieces[0].steps.size()));
-  const auto lead = like.sizes().slice(0, static_cast<std::size_t>(leading));
-  const std::int64_t each = c10::multiply_integers(lead);
-  std::vector<Message> result;
-  for (const Piece& piece : pieces) {  // pieces of one peer stand together
-    if (result.empty() || result.back().peer != piece.peer)
-      result.push_back({static_cast<int>(piece.peer), {}, {}, {}});
-    result.back().pieces.push_back(&piece);
-  }
-  for (Message& message : result) {
-    std::int64_t cells = 0;
-    for (const Piece* piece : message.pieces) cells += piece->source.volume();
-    message.buffer = collective::writable({cells * each}, like);
-    std::int64_t first = 0;
-    for (const Piece* piece : message.pieces) {
-      auto sizes = lead.vec();
-      for (const auto& range : piece->source.ranges) sizes.push_back(range.size());
-      const std::int64_t count = piece->source.volume() * each;
-      message.contents.push_back(message.buffer.narrow(0, first, count).view(sizes));
-      first += count;
-    }
-  }
-  return result;
+Transfer::Transfer(const Tensor& like, const HaloPlan& plan, Cargo cargo, mpi::Direction direction, int tag)
+    : cargo_(cargo),
+      direction_(direction),
+      tag_(tag),
+      tile_bytes_(like.element_size() * c10::multiply_integers(plan.sizes(like, plan.owned()))),
+      lane_(plan.lanes().take(cargo, direction, like, plan.comm()->channel(direction), tag)) {
+  if (lane_ != nullptr) return;
+  const auto& list = plan.list();
+  lane_ = cargo == Cargo::kCells ? std::make_unique<Lane>(list.outgoing, list.incoming, like)
+                                 : std::make_unique<Lane>(list.incoming, list.outgoing, like);
 }
 
-void Transfer::post(const HaloPlan& plan, mpi::Direction direction, int tag) {
-  std::vector<mpi::Outgoing> out;
-  std::vector<mpi::Incoming> in;
-  auto keep = std::make_shared<std::vector<Tensor>>();
-  for (const Message& message : outgoing_) {
-    out.push_back({message.peer, message.buffer.const_data_ptr(), static_cast<std::int64_t>(message.buffer.nbytes())});
-    keep->push_back(message.buffer);
+void Transfer::send(const HaloPlan& plan, const ContentsOf& contents) {
+  for (const Message& message : lane_->outgoing()) {
+    for (std::size_t i = 0; i < message.pieces.size(); ++i) message.contents[i].copy_(contents(*message.pieces[i]));
   }
-  for (const Message& message : incoming_) {
-    in.push_back({message.peer, message.buffer.mutable_data_ptr(), static_cast<std::int64_t>(message.buffer.nbytes())});
-    keep->push_back(message.buffer);
-  }
-  operation_ = mpi::exchange(out, in, tag, plan.comm()->channel(direction), keep);
+  lane_->start(plan.comm()->channel(direction_), tag_);
 }
 
-void Transfer::wait(const HaloPlan& plan) {
-  mpi::complete(*operation_, {.operation = "halo exchange", .team = plan.comm().get()});
+void Transfer::receive(const HaloPlan& plan, const Take& take) {
+  lane_->finish(*plan.comm());
+  plan.epoch().finish();
+  for (const Message& message : lane_->incoming()) {
+    for (std::size_t i = 0; i < message.pieces.size(); ++i) take(*message.pieces[i], message.contents[i]);
+  }
+  if (is_worth_keeping(lane_->bytes(), tile_bytes_)) plan.lanes().put_back(cargo_, direction_, std::move(lane_));
 }
 
 Transfer Transfer::of_cells(const Tensor& x, const HaloPlan& plan, mpi::Direction direction, int tag) {
-  Transfer transfer;
-  transfer.outgoing_ = messages(plan.list().outgoing, x);
-  transfer.incoming_ = messages(plan.list().incoming, x);
-  for (Message& message : transfer.outgoing_) {
-    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
-      message.contents[i].copy_(region(x, message.pieces[i]->source, plan.owned()));
-    }
-  }
-  transfer.post(plan, direction, tag);
+  Transfer transfer(x, plan, Cargo::kCells, direction, tag);
+  transfer.send(plan, [&](const Piece& piece) { return region(x, piece.source, plan.owned()); });
   return transfer;
 }
 
 Transfer Transfer::of_gradients(const Tensor& like, const HaloPlan& plan, const GradientOf& gradient_of,
                                 mpi::Direction direction, int tag) {
-  Transfer transfer;
-  transfer.outgoing_ = messages(plan.list().incoming, like);
-  transfer.incoming_ = messages(plan.list().outgoing, like);
-  for (Message& message : transfer.outgoing_) {
-    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
-      message.contents[i].copy_(folded(gradient_of(*message.pieces[i]), *message.pieces[i]));
-    }
-  }
-  transfer.post(plan, direction, tag);
+  Transfer transfer(like, plan, Cargo::kGradients, direction, tag);
+  transfer.send(plan, [&](const Piece& piece) { return folded(gradient_of(piece), piece); });
   return transfer;
 }
 
 void Transfer::finish_cells(const HaloPlan& plan, const PlaceCells& place) {
-  wait(plan);
-  for (const Message& message : incoming_) {
-    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
-      place(*message.pieces[i], unfolded(message.contents[i], *message.pieces[i]));
-    }
-  }
+  receive(plan, [&](const Piece& piece, const Tensor& cells) { place(piece, unfolded(cells, piece)); });
 }
 
 void Transfer::finish_gradients(const Tensor& tile, const HaloPlan& plan) {
-  wait(plan);
-  for (const Message& message : incoming_) {
-    for (std::size_t i = 0; i < message.pieces.size(); ++i) {
-      region(tile, message.pieces[i]->source, plan.owned()).add_(message.contents[i].to(tile.device()));
-    }
-  }
+  receive(plan, [&](const Piece& piece, const Tensor& gradient) {
+    region(tile, piece.source, plan.owned()).add_(gradient.to(tile.device()));
+  });
 }
 
 Tensor with_own_cells(const Tensor& x, const HaloPlan& plan, double fill) {

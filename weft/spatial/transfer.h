@@ -1,15 +1,14 @@
-// The messages of one exchange under way: packed, posted, and put where they belong when they have come.
+// One exchange under way: its messages are packed and started, and what came is put where it belongs.
 //
-// Nothing here is differentiable; exchange.h is.
+// Messages leave from and come into memory that the plan keeps with its requests. Nothing here is differentiable;
+// exchange.h is.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <memory>
-#include <vector>
 
-#include "weft/mpi/operation.h"
 #include "weft/spatial/halo_plan.h"
 
 namespace weft::spatial {
@@ -31,20 +30,18 @@ class Transfer {
   void finish_gradients(const at::Tensor& tile, const HaloPlan& plan);
 
  private:
-  struct Message {
-    int peer;
-    std::vector<const partition::Piece*> pieces;
-    std::vector<at::Tensor> contents;  // views of the buffer, one per piece, as large as the piece's source
-    at::Tensor buffer;
-  };
+  Transfer(const at::Tensor& like, const HaloPlan& plan, Cargo cargo, mpi::Direction direction, int tag);
+  // Puts what `contents` gives for each outgoing piece into its message, and sends all of them.
+  using ContentsOf = std::function<at::Tensor(const partition::Piece&)>;
+  void send(const HaloPlan& plan, const ContentsOf& contents);
+  using Take = std::function<void(const partition::Piece&, const at::Tensor&)>;
+  void receive(const HaloPlan& plan, const Take& take);
 
-  static std::vector<Message> messages(const std::vector<partition::Piece>& pieces, const at::Tensor& like);
-  void post(const HaloPlan& plan, mpi::Direction direction, int tag);
-  void wait(const HaloPlan& plan);
-
-  std::vector<Message> outgoing_;
-  std::vector<Message> incoming_;
-  std::unique_ptr<mpi::Operation> operation_;
+  Cargo cargo_;
+  mpi::Direction direction_;
+  int tag_;
+  std::int64_t tile_bytes_;
+  std::unique_ptr<Lane> lane_;
 };
 
 // The needed box with this rank's own cells and the fill value in it; what others own is left uninitialised.

@@ -1,0 +1,123 @@
+#include "weft/spatial/lane.h"
+
+#include <algorithm>
+
+#include "weft/collective/tensor.h"
+#include "weft/mpi/waiter.h"
+
+namespace weft::spatial {
+namespace {
+
+using at::Tensor;
+using partition::Piece;
+
+std::vector<Message> messages(const std::vector<Piece>& pieces, const Tensor& like) {
+  const std::int64_t leading = like.dim() - (pieces.empty() ? 0 : static_cast<std::int64_t>(pieces[0].steps.size()));
+  const auto lead = like.sizes().slice(0, static_cast<std::size_t>(leading));
+  const std::int64_t each = c10::multiply_integers(lead);
+  std::vector<Message> result;
+  for (const Piece& piece : pieces) {  // pieces of one peer stand together
+    if (result.empty() || result.back().peer != piece.peer)
+      result.push_back({static_cast<int>(piece.peer), {}, {}, {}});
+    result.back().pieces.push_back(&piece);
+  }
+  for (Message& message : result) {
+    std::int64_t cells = 0;
+    for (const Piece* piece : message.pieces) cells += piece->source.volume();
+    message.buffer = collective::writable({cells * each}, like);
+    std::int64_t first = 0;
+    for (const Piece* piece : message.pieces) {
+      auto sizes = lead.vec();
+      for (const auto& range : piece->source.ranges) sizes.push_back(range.size());
+      const std::int64_t count = piece->source.volume() * each;
+      message.contents.push_back(message.buffer.narrow(0, first, count).view(sizes));
+      first += count;
+    }
+  }
+  return result;
+}
+
+std::vector<std::int64_t> leading_of(const Tensor& x, const std::vector<Piece>& pieces) {
+  const std::size_t dims = pieces.empty() ? 0 : pieces[0].steps.size();
+  return x.sizes().slice(0, static_cast<std::size_t>(x.dim()) - dims).vec();
+}
+
+// Somebody else holds the tensor itself, or another view of its memory.
+bool shared(const Message& message) {
+  if (message.buffer.storage().use_count() > 1 + message.contents.size()) return true;
+  return std::any_of(message.contents.begin(), message.contents.end(),
+                     [](const Tensor& x) { return x.use_count() > 1; });
+}
+
+}  // namespace
+
+Lane::Lane(const std::vector<Piece>& outgoing, const std::vector<Piece>& incoming, const Tensor& like)
+    : outgoing_(messages(outgoing, like)),
+      incoming_(messages(incoming, like)),
+      leading_(leading_of(like, outgoing.empty() ? incoming : outgoing)),
+      options_(like.options()) {}
+
+std::int64_t Lane::bytes() const {
+  std::size_t sum = 0;
+  for (const auto* messages : {&outgoing_, &incoming_}) {
+    for (const Message& message : *messages) sum += message.buffer.nbytes();
+  }
+  return static_cast<std::int64_t>(sum);
+}
+
+bool Lane::serves(const Tensor& like, mpi::CommunicatorView channel, int tag) const {
+  return requests_ != nullptr && requests_->is_for(channel, tag) && like.scalar_type() == options_.dtype() &&
+         like.device() == options_.device() && like.sizes().slice(0, leading_.size()) == at::IntArrayRef(leading_);
+}
+
+bool Lane::in_use() const { return std::any_of(incoming_.begin(), incoming_.end(), shared); }
+
+void Lane::start(mpi::CommunicatorView channel, int tag) {
+  if (requests_ == nullptr) bind(channel, tag);
+  requests_->start();
+}
+
+void Lane::bind(mpi::CommunicatorView channel, int tag) {
+  std::vector<mpi::Outgoing> out;
+  std::vector<mpi::Incoming> in;
+  auto keep = std::make_shared<std::vector<Tensor>>();
+  for (const Message& message : outgoing_) {
+    keep->push_back(message.buffer);
+    out.push_back({message.peer, message.buffer.const_data_ptr(), static_cast<std::int64_t>(message.buffer.nbytes())});
+  }
+  for (const Message& message : incoming_) {
+    keep->push_back(message.buffer);
+    in.push_back({message.peer, message.buffer.mutable_data_ptr(), static_cast<std::int64_t>(message.buffer.nbytes())});
+  }
+  requests_ = std::make_unique<mpi::PersistentExchange>(out, in, tag, channel, keep);
+}
+
+void Lane::finish(mpi::Team& team) { mpi::complete(*requests_, {.operation = "halo exchange", .team = &team}); }
+
+std::unique_ptr<Lane> LaneStore::take(Cargo cargo, mpi::Direction direction, const Tensor& like,
+                                      mpi::CommunicatorView channel, int tag) {
+  const std::lock_guard lock(mutex_);
+  Lanes& lanes = lanes_[static_cast<std::size_t>(cargo)][static_cast<std::size_t>(direction)];
+  std::erase_if(lanes, [&](const auto& lane) { return !lane->serves(like, channel, tag); });
+  const auto found = std::find_if(lanes.begin(), lanes.end(), [](const auto& lane) { return !lane->in_use(); });
+  if (found == lanes.end()) return nullptr;
+  std::unique_ptr<Lane> lane = std::move(*found);
+  lanes.erase(found);
+  return lane;
+}
+
+void LaneStore::put_back(Cargo cargo, mpi::Direction direction, std::unique_ptr<Lane> lane) {
+  const std::lock_guard lock(mutex_);
+  lanes_[static_cast<std::size_t>(cargo)][static_cast<std::size_t>(direction)].push_back(std::move(lane));
+}
+
+std::size_t LaneStore::size() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& by_direction : lanes_) {
+    for (const Lanes& lanes : by_direction) count += lanes.size();
+  }
+  return count;
+}
+
+}  // namespace weft::spatial
