@@ -4,9 +4,9 @@
 // Links keep packets in order, mostly. To wait for a timeout, which must allow for a worker that loses its core, would
 // hold a slot up for dozens of round trips.
 //
-// Only first sendings count. Which copy an answer is to, nobody can tell: taken for the second's it would seem to overtake
-// all that was sent between the two. And a slot may wait for a peer, whom sending again does not make quicker: what is
-// overtaken is told once, and then it is the clock's.
+// Only first sendings count. Which copy an answer is to, nobody can tell: taken for the second's it would seem to
+// overtake all that was sent between the two. And a slot may wait for a peer, whom sending again does not make quicker:
+// what is overtaken is told once, and then it is the clock's.
 #pragma once
 
 #include <algorithm>
