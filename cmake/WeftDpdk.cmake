@@ -5,7 +5,7 @@ set(without_dpdk dpdk_transport.cpp)
 if(WEFT_DPDK)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(dpdk REQUIRED IMPORTED_TARGET libdpdk)
-  # Its flags would make all of weft need SSE4 and see DPDK's settings; the headers ask for both only where they are used.
+  # With its flags, and so its demands on the processor (SSE4), for all that uses this folder.
   set(without_dpdk no_dpdk.cpp)
   set(dpdk PkgConfig::dpdk)
 endif()

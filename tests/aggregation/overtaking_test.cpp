@@ -30,20 +30,17 @@ TEST(Overtaking, OneThatIsPassedByMoreThanToleratedIsToldOnce) {
   EXPECT_EQ(packets.next(), std::nullopt);
 }
 
-TEST(Overtaking, SentAgainItMayBeOvertakenAgain) {
-  Overtaking packets(4, 1);
-  packets.sent(0);
-  for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < 2; ++i) {
-      packets.sent(1);
-      packets.answered(1);
-    }
-    EXPECT_EQ(packets.next(), 0U);
-    packets.sent(0);
-    EXPECT_EQ(packets.next(), std::nullopt);
-  }
+TEST(Overtaking, ALateAnswerToOneThatWasToldOvertakesNobody) {
+  Overtaking packets(8, 2);
+  for (std::size_t slot = 0; slot < 8; ++slot) packets.sent(slot);
+  packets.answered(3);
+  EXPECT_EQ(packets.next(), 0U);  // is sent again
   packets.answered(0);
-  packets.answered(0);  // a second copy
+  packets.answered(0);  // and the second copy
+  EXPECT_EQ(packets.next(), std::nullopt);
+  packets.sent(0);  // the slot's next packet: as new as any
+  packets.answered(1);
+  packets.answered(2);
   EXPECT_EQ(packets.next(), std::nullopt);
 }
 

@@ -3,6 +3,10 @@
 //
 // Links keep packets in order, mostly. To wait for a timeout, which must allow for a worker that loses its core, would
 // hold a slot up for dozens of round trips.
+//
+// Only first sendings count. Which copy an answer is to, nobody can tell: taken for the second's it would seem to
+// overtake all that was sent between the two. And a slot may wait for a peer, whom sending again does not make quicker:
+// what is overtaken is told once, and then it is the clock's.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +23,7 @@ class Overtaking {
   Overtaking(std::size_t slots, int tolerated)
       : tolerated_(static_cast<std::uint64_t>(tolerated)), number_(slots, kAnswered) {}
 
+  // For the first time.
   void sent(std::size_t slot) {
     number_[slot] = ++sent_;
     if (tolerated_ > 0) under_way_.push_back({sent_, slot});
@@ -27,7 +32,7 @@ class Overtaking {
     if (number_[slot] != kAnswered) newest_answered_ = std::max(newest_answered_, number_[slot]);
     number_[slot] = kAnswered;
   }
-  // The slot of one that was overtaken, each once, unless it is sent again.
+  // The slot of one that was overtaken, each once.
   [[nodiscard]] std::optional<std::size_t> next() {
     while (!under_way_.empty()) {
       const auto [number, slot] = under_way_.front();

@@ -182,7 +182,6 @@ void Worker::on_time(Time now, Outbox& out) {
 void Worker::send_again(int index, Time now, Outbox& out) {
   WorkerSlot& slot = slots_[static_cast<std::size_t>(index)];
   slot.sent_at = now;
-  overtaking_.sent(static_cast<std::size_t>(index));
   const bool needs_both = slot.replaying && slot.waiting && slot.turns > 1;
   if (needs_both) transmit(slot.before_last(), out);
   transmit(slot.last(), out);

@@ -190,7 +190,7 @@ TEST_F(Control, WorkersMeet) {
 
 TEST_F(Control, AWorkerThatDiesInABarrierIsNotCounted) {
   start({});
-  EXPECT_THROW(client()->barrier(2, 300ms), SwitchUnreachable);  // gave up: its place must be free again
+  EXPECT_THROW(client()->barrier(2, 300ms), SwitchUnreachable);          // gave up: its place must be free again
   while (server_->connections() > 0) std::this_thread::sleep_for(10ms);  // until the switch knows, too
   std::thread other([&] { client()->barrier(2, kPatience); });
   client()->barrier(2, kPatience);

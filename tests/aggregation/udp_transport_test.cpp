@@ -1,0 +1,74 @@
+#include "weft/aggregation/udp_transport.h"
+
+#include <gtest/gtest.h>
+
+#include <ctime>
+#include <thread>
+
+namespace weft::aggregation {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr Address kLoopback{0x7f000001, 0};
+
+UdpTransport on_loopback() {
+  UdpOptions options;
+  options.local = kLoopback;
+  return UdpTransport(options);
+}
+
+Duration processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+void send(UdpTransport& from, const Address& to, int packets) {
+  Outbox out;
+  for (int i = 0; i < packets; ++i) std::ranges::fill(out.add(to, 64), static_cast<std::byte>(i));
+  from.send(out);
+}
+
+// Packets in quick succession make it look again before it sleeps; that must end with them.
+TEST(UdpTransport, WaitingBurnsNothing) {
+  auto sender = on_loopback();
+  auto waiting = on_loopback();
+  int arrived = 0;
+  const auto count = [&](const PacketRun& run) { run.for_each([&](std::span<const std::byte>) { ++arrived; }); };
+  while (arrived < 50) {
+    send(sender, waiting.local(), 5);
+    waiting.receive(100ms, count);
+  }
+  const Duration before = processor_time();
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(waiting.receive(50ms, count));
+  EXPECT_LT(processor_time() - before, 100ms) << "of half a second";
+}
+
+TEST(UdpTransport, WakeEndsAWaitAtOnceWhetherItLooksOrSleeps) {
+  auto waiting = on_loopback();
+  for (int i = 0; i < 3; ++i) {
+    std::thread other([&] { waiting.wake(); });
+    EXPECT_FALSE(waiting.receive(std::chrono::hours(1), [](const PacketRun&) {}));
+    other.join();
+  }
+}
+
+TEST(UdpTransport, PacketsArriveWholeAndInOrder) {
+  auto sender = on_loopback();
+  auto receiver = on_loopback();
+  send(sender, receiver.local(), 200);  // several runs
+  std::vector<int> seen;
+  while (seen.size() < 200 && receiver.receive(5s, [&](const PacketRun& run) {
+    EXPECT_EQ(run.from, sender.local());
+    run.for_each([&](std::span<const std::byte> packet) {
+      ASSERT_EQ(packet.size(), 64U);
+      seen.push_back(std::to_integer<int>(packet[63]));
+    });
+  })) {
+  }
+  ASSERT_EQ(seen.size(), 200U);
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int>(i));
+}
+
+}  // namespace
+}  // namespace weft::aggregation
