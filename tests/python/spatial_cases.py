@@ -429,6 +429,16 @@ def several(draw: Draw) -> Case:
     return Case("network", x, layout, network, tiled, weights)
 
 
+def _least_field(chain: list[nn.Module], dims: int) -> list[int]:
+    """With fewer cells the last layer would have no results."""
+    cells = [1] * dims
+    for module in reversed(chain):
+        if hasattr(module, "kernel_size"):
+            window = zip(cells, module.kernel_size, module.stride, module.padding, module.dilation, strict=True)
+            cells = [max(1, (n - 1) * s + d * (k - 1) + 1 - 2 * p) for n, k, s, p, d in window]
+    return cells
+
+
 def halo_region(draw: Draw) -> Case:
     """Up to four layers behind one exchange: convolutions, max pooling, activations whose value at 0 is not 0."""
     kinds = [draw.random.choice(["conv", "conv", "pool"]) for _ in range(draw.between(1, 3 if draw.dims < 3 else 2))]
@@ -447,7 +457,8 @@ def halo_region(draw: Draw) -> Case:
             channels = outputs
     if draw.chance():
         chain.pop()  # ends in a layer with windows, or without
-    x, layout = draw.field(2, least=8)
+    shape = [max(n, least) for n, least in zip(draw.each(8, draw.largest), _least_field(chain, draw.dims), strict=True)]
+    x, layout = draw.values(draw.between(1, 2), 2, *shape), draw.layout(shape)
 
     def with_weights(w: list[Tensor]) -> list[nn.Module]:
         given = iter(w)
