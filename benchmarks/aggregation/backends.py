@@ -170,6 +170,7 @@ def main() -> None:
         return work(options.worker, options.rank, options.workers[0])
     if subprocess.run([NAMESPACES, "possible"], check=False).returncode != 0:
         raise SystemExit("backends: this machine does not permit network namespaces")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("backends: told to stop"))  # namespaces outlive a killed process
     for size in options.workers:
         compare(size, options.rate)
 
