@@ -1,9 +1,8 @@
 """What single precision does to the curve of a network with kinks, on one rank and in tiles on four.
 
-A maximum or a rectifier that stands within rounding of its kink sends the gradient another way when a sum is added up
-in another order; each such turn changes the cost of later batches by some 1e-5, whatever the size of the rounding. So
-batches of long runs differ by more than 1e-4 between any two ways of adding, also on one rank. Networks without kinks
-do not do that, and double precision meets no kink within its rounding.
+Batches of a network with maxima differ by more than 1e-4 between any two ways of adding up a sum, also on one rank;
+most likely because a maximum within rounding of its kink sends the gradient another way (docs/experiments.md has the
+figures). Networks without kinks do not do that, and double precision is the same to its last digits.
 """
 
 from __future__ import annotations
