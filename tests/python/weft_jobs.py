@@ -43,7 +43,8 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**outside_of_any_job(), "OMP_NUM_THREADS": "1"}
+    """Without the user's own data: what tests expect is of the sample that make env installs."""
+    return {**outside_of_any_job(), "OMP_NUM_THREADS": "1", "WEFT_DATA": ""}
 
 
 def weft(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

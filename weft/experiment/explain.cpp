@@ -24,13 +24,13 @@ std::int64_t parameter_count(const LayerSpec& spec, const LayerSizes& sizes) {
   }
 }
 
-// "14 x 14" of an even cut, "5-4 x 28" of an uneven one.
+// "14 x 14" of an even cut, "4-5 x 28" of an uneven one.
 std::string tiles_text(const Sizes& shape, const Sizes& grid) {
   std::string text;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t most = (shape[i] + grid[i] - 1) / grid[i];
     const std::int64_t least = shape[i] / grid[i];
-    text += (i == 0 ? "" : " x ") + std::to_string(most) + (most == least ? "" : "-" + std::to_string(least));
+    text += (i == 0 ? "" : " x ") + std::to_string(least) + (most == least ? "" : "-" + std::to_string(most));
   }
   return text;
 }
