@@ -22,15 +22,8 @@ class RoundTrip {
 
   // A result came, so long after its packet was sent first and last. Of a packet sent twice nobody knows which one was
   // answered, unless the answer came too soon to be the second's: then the wait was too short, and must be learnt from.
-  // Until something is learnt the longer wait stays for all (as in RFC 6298): where every packet is sent twice, because
-  // a slow link's queue has grown, there is nothing to learn from.
   void answered(Duration since_first, Duration since_last, int tries) {
-    if (tries == 0 || since_last < smoothed_ / 2) {
-      measured(since_first);
-      patience_ = 0;
-    } else {
-      patience_ = std::max(patience_, tries);
-    }
+    if (tries == 0 || since_last < smoothed_ / 2) measured(since_first);
   }
 
   // Before try number `tries` + 1: doubles with every one, up to the cap.
@@ -39,7 +32,7 @@ class RoundTrip {
     // twice.
     const Duration base =
         smoothed_ == Duration{0} ? options_.first : std::max(smoothed_ + 4 * variation_, 2 * smoothed_);
-    const Duration doubled = std::max(base, options_.least) * (std::int64_t{1} << std::min(tries + patience_, 10));
+    const Duration doubled = std::max(base, options_.least) * (std::int64_t{1} << std::min(tries, 10));
     return std::min(doubled, options_.most);
   }
   [[nodiscard]] Duration smoothed() const { return smoothed_; }
@@ -59,7 +52,6 @@ class RoundTrip {
   RetransmissionOptions options_;
   Duration smoothed_{0};
   Duration variation_{0};
-  int patience_ = 0;  // doublings of the wait that outlived their packet
 };
 
 }  // namespace weft::aggregation
