@@ -32,6 +32,8 @@ class Overtaking {
     if (number_[slot] != kAnswered) newest_answered_ = std::max(newest_answered_, number_[slot]);
     number_[slot] = kAnswered;
   }
+  // Whether a packet that was sent later has been answered.
+  [[nodiscard]] bool is_behind(std::size_t slot) const { return number_[slot] < newest_answered_; }
   // The slot of one that was overtaken, each once.
   [[nodiscard]] std::optional<std::size_t> next() {
     while (!under_way_.empty()) {

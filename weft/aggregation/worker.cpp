@@ -153,6 +153,14 @@ void Worker::send_overtaken(Time now, Outbox& out) {
   }
 }
 
+// While results flow, a packet stands in a link's queue behind those sent before it, however long that is: it is late
+// when a later one was answered, or nothing at all came for as long as an answer should take.
+Time Worker::due(std::size_t index) const {
+  const WorkerSlot& slot = slots_[index];
+  const bool may_be_queued = slot.tries == 0 && !overtaking_.is_behind(index);
+  return may_be_queued ? std::max(slot.due, last_progress_ + round_trip_.timeout(0)) : slot.due;
+}
+
 void Worker::on_time(Time now, Outbox& out) {
   send_overtaken(now, out);
   if (now < next_due_) return;
@@ -164,7 +172,7 @@ void Worker::on_time(Time now, Outbox& out) {
     const std::size_t index = (first + i) % slots_.size();
     WorkerSlot& slot = slots_[index];
     if (!slot.active()) continue;
-    if (slot.due <= now) {
+    if (due(index) <= now) {
       ++slot.tries;
       slot.due = now + round_trip_.timeout(slot.tries);
       // A peer may be kept from coming by the very sum that it lacks: replays go out, and probes take turns.
@@ -175,7 +183,7 @@ void Worker::on_time(Time now, Outbox& out) {
         next_probe_ = (index + 1) % slots_.size();
       }
     }
-    next_due_ = std::min(next_due_, slot.due);
+    next_due_ = std::min(next_due_, due(index));
   }
 }
 

@@ -77,6 +77,7 @@ class Worker {
   void take_result(const Packet& packet, Time now, Outbox& out);
   void end_silence(Time now);
   void take_notice(const Packet& packet);
+  [[nodiscard]] Time due(std::size_t slot) const;
 
   WorkerIdentity identity_;
   Admission admission_;
