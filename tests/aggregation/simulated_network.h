@@ -1,6 +1,7 @@
 // A network in memory and in virtual time: seeded loss, duplication, delay and with it reordering.
 #pragma once
 
+#include <array>
 #include <map>
 #include <queue>
 #include <random>
@@ -19,6 +20,7 @@ struct Faults {
   Duration delay = std::chrono::microseconds(50);
   Duration jitter{0};  // up to so much more: packets overtake each other
   Duration lateness = std::chrono::milliseconds(30);
+  double bytes_per_second = 0;  // of each link, either way, with a queue that holds everything; 0: no limit
 };
 
 struct Delivery {
@@ -63,12 +65,22 @@ class SimulatedNetwork {
   }
   void deliver(const Bytes& bytes, const Address& from, const Address& to, Time now) {
     const auto jitter = faults_.jitter.count() > 0 ? random_() % static_cast<std::uint64_t>(faults_.jitter.count()) : 0;
-    under_way_.push({now + faults_.delay + Duration(jitter), ++number_, from, to, bytes});
+    under_way_.push(
+        {passed(bytes.size(), from, to, now) + faults_.delay + Duration(jitter), ++number_, from, to, bytes});
+  }
+  // When the packet has left the queue of its link.
+  Time passed(std::size_t bytes, const Address& from, const Address& to, Time now) {
+    if (faults_.bytes_per_second == 0) return now;
+    Time& free = links_free_[{from.ipv4, from.port, to.ipv4, to.port}];
+    free = std::max(free, now) +
+           Duration(static_cast<std::int64_t>(1e9 * static_cast<double>(bytes) / faults_.bytes_per_second));
+    return free;
   }
 
   Faults faults_;
   std::mt19937_64 random_;
   std::uint64_t number_ = 0;
+  std::map<std::array<std::uint32_t, 4>, Time> links_free_;
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> under_way_;
 };
 

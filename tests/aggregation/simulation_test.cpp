@@ -226,5 +226,17 @@ TEST(Patience, WaitingCostsFewPackets) {
   EXPECT_LT(job.retransmissions(), 6000U);
 }
 
+// The exponents' small packets are answered in a millisecond; a window of full ones stands in the queue for 20.
+TEST(Patience, AQueueIsNoLoss) {
+  SimulationOptions options;
+  options.workers = 4;
+  options.packet_elements = 256;
+  options.window = 256;
+  options.faults.bytes_per_second = 12.5e6;
+  SimulatedJob job(options);
+  EXPECT_EQ(wrong_floats(job, options, {300'000, 300'000}), 0U);
+  EXPECT_LT(job.retransmissions(), job.worker(0).counts().sent / 100);
+}
+
 }  // namespace
 }  // namespace weft::aggregation
