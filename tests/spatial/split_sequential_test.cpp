@@ -178,5 +178,41 @@ TEST(SplitSequentialTest, RefusesByName) {
   expect_works(comm());
 }
 
+nn::Sequential chained() {
+  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(2, 4, 3).padding(1)), nn::ReLU(),
+                        nn::MaxPool2d(nn::MaxPool2dOptions(3).stride(2).padding(1).ceil_mode(true)),
+                        nn::Conv2d(nn::Conv2dOptions(4, 4, {5, 3}).padding({2, 1}).bias(false)), nn::Tanh(),
+                        nn::BatchNorm2d(4), nn::Conv2d(nn::Conv2dOptions(4, 3, 3).padding(1)));
+}
+
+TEST(SplitSequential, LayersShareAnExchangeWhereTold) {
+  auto [alone, given] = twins(&chained);
+  const auto split = parallelize(given, column(), {2, 2, 13, 10}, HaloRegions::kAll);
+  expect_same_pass(alone, given, split);
+  if (size() == 1) return;  // nothing to exchange
+  EXPECT_THAT(split.explain(), HasSubstr("0  Conv2d"));
+  const std::string table = split.explain();
+  std::size_t marked = 0;
+  for (std::size_t at = 0; (at = table.find("halo region 1\n", at)) != std::string::npos; ++at) ++marked;
+  EXPECT_EQ(marked, 4U) << table;  // to the second convolution: batch normalisation ends it
+  EXPECT_THAT(table, testing::Not(HasSubstr("halo region 2")));
+}
+
+TEST(SplitSequential, MeasuredRegionsComputeTheSame) {
+  auto [alone, given] = twins(&chained);
+  const auto split = parallelize(given, column(), {2, 2, 13, 10}, HaloRegions::kMeasured);
+  expect_same_pass(alone, given, split);
+}
+
+TEST(SplitSequential, RegionsEndWhereTilesAreFlattened) {
+  auto [alone, given] = twins(+[] {
+    return nn::Sequential(nn::Conv2d(2, 3, 3), nn::Tanh(), nn::Conv2d(3, 3, 3), nn::Sigmoid(), nn::Flatten(),
+                          nn::Linear(3 * 9 * 6, 2));
+  });
+  const auto split = parallelize(given, column(), {2, 2, 13, 10}, HaloRegions::kAll);
+  const at::Tensor x = values({2, 2, 13, 10}, 9);
+  expect_close(split.whole(x), alone->forward(x), "result");
+}
+
 }  // namespace
 }  // namespace weft::spatial

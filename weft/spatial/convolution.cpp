@@ -30,19 +30,6 @@ void require_kernel(const DistTensor& x, const Tensor& weight) {
                     " dimensions expects [batch, channels, ...], got a local tensor of ", x.local.sizes());
 }
 
-std::vector<Window> windows_of(const DistTensor& x, const Tensor& weight, const ConvolutionOptions& options) {
-  const std::size_t dims = x.dims();
-  const auto stride = for_each_dim(options.stride, dims, "stride");
-  const auto before = for_each_dim(options.padding, dims, "padding");
-  const auto behind = options.padding_behind.empty() ? before : for_each_dim(options.padding_behind, dims, "padding");
-  const auto dilation = for_each_dim(options.dilation, dims, "dilation");
-  std::vector<Window> windows;
-  for (std::size_t i = 0; i < dims; ++i) {
-    windows.push_back({weight.size(static_cast<std::int64_t>(i) + 2), stride[i], before[i], behind[i], dilation[i]});
-  }
-  return windows;
-}
-
 std::vector<std::int64_t> result_sizes(const DistTensor& x, std::int64_t channels, const LayoutPtr& outputs) {
   std::vector<std::int64_t> sizes{x.local.size(0), channels};
   for (const auto& range : outputs->tile().ranges) sizes.push_back(range.size());
@@ -61,7 +48,7 @@ bool edges_apart(const DistTensor& x, const Halo& halo, Edges edges) {
 
 DistTensor run(const DistTensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
                const ConvolutionOptions& options) {
-  const Halo halo = halo_of(x.layout, windows_of(x, weight, options), options.border);
+  const Halo halo = halo_of(x.layout, windows_of(x.dims(), weight, options), options.border);
   const Kernel kernel{weight,
                       bias,
                       for_each_dim(options.stride, x.dims(), "stride"),
@@ -119,6 +106,18 @@ std::vector<Tensor> present(const Tensor& weight, const std::optional<Tensor>& b
 }
 
 }  // namespace
+
+std::vector<Window> windows_of(std::size_t dims, const Tensor& weight, const ConvolutionOptions& options) {
+  const auto stride = for_each_dim(options.stride, dims, "stride");
+  const auto before = for_each_dim(options.padding, dims, "padding");
+  const auto behind = options.padding_behind.empty() ? before : for_each_dim(options.padding_behind, dims, "padding");
+  const auto dilation = for_each_dim(options.dilation, dims, "dilation");
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < dims; ++i) {
+    windows.push_back({weight.size(static_cast<std::int64_t>(i) + 2), stride[i], before[i], behind[i], dilation[i]});
+  }
+  return windows;
+}
 
 DistTensor convolution_with_own_weights(const DistTensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
                                         const ConvolutionOptions& options) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/partition/border.h"
+#include "weft/partition/window.h"
 #include "weft/spatial/dist_tensor.h"
 
 namespace weft::spatial {
@@ -43,6 +44,10 @@ struct TransposedConvolutionOptions {
 [[nodiscard]] DistTensor transposed_convolution(const DistTensor& x, const at::Tensor& weight,
                                                 const std::optional<at::Tensor>& bias,
                                                 const TransposedConvolutionOptions& options = {});
+
+// The windows of a convolution in so many dimensions.
+[[nodiscard]] std::vector<partition::Window> windows_of(std::size_t dims, const at::Tensor& weight,
+                                                        const ConvolutionOptions& options);
 
 // As convolution, with weights that are local tensors of this rank: nothing is summed.
 [[nodiscard]] DistTensor convolution_with_own_weights(const DistTensor& x, const at::Tensor& weight,

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty_like.h>
 #include <torch/enum.h>
-#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
@@ -11,7 +10,9 @@
 #include "weft/spatial/adaptive_pooling.h"
 #include "weft/spatial/convolution.h"
 #include "weft/spatial/dropout_step.h"
+#include "weft/spatial/elementwise.h"
 #include "weft/spatial/interpolation.h"
+#include "weft/spatial/layer_options.h"
 #include "weft/spatial/normalization_step.h"
 #include "weft/spatial/pooling.h"
 
@@ -21,41 +22,6 @@ namespace {
 namespace nn = torch::nn;
 using at::Tensor;
 using Sizes = std::vector<std::int64_t>;
-
-template <std::size_t D>
-Sizes sizes(const torch::ExpandingArray<D>& values) {
-  return Sizes(values->begin(), values->end());
-}
-
-template <class Module>
-Run elementwise(const std::shared_ptr<Module>& module) {
-  const auto apply = [module](const Tensor& x) { return x.is_meta() ? x : module->forward(x); };
-  return [apply](const Flow& x) -> Flow {
-    if (const auto* whole = std::get_if<Tensor>(&x)) return apply(*whole);
-    if (const auto* flat = std::get_if<Flattened>(&x)) {
-      return Flattened{{apply(flat->tiles.local), flat->tiles.layout}};
-    }
-    const auto& tiles = std::get<DistTensor>(x);
-    return DistTensor{apply(tiles.local), tiles.layout};
-  };
-}
-
-template <std::size_t D, class Options>
-ConvolutionOptions convolution_options(const Options& given, const Tensor& weight) {
-  ConvolutionOptions options{sizes<D>(given.stride()), {0}, {}, sizes<D>(given.dilation()), given.groups()};
-  const std::string mode = torch::enumtype::get_enum_name(given.padding_mode()).substr(1);  // "kZeros"
-  options.border = partition::parse_border(std::string(1, static_cast<char>(std::tolower(mode[0]))) + mode.substr(1));
-  if (const auto* numbers = std::get_if<torch::ExpandingArray<D>>(&given.padding()))
-    options.padding = sizes<D>(*numbers);
-  if (!std::holds_alternative<torch::enumtype::kSame>(given.padding())) return options;
-  options.padding.clear();
-  for (std::size_t i = 0; i < D; ++i) {
-    const std::int64_t total = options.dilation[i] * (weight.size(static_cast<std::int64_t>(i) + 2) - 1);
-    options.padding.push_back(total / 2);
-    options.padding_behind.push_back(total - total / 2);
-  }
-  return options;
-}
 
 template <std::size_t D, class Module>
 Run convolution_step(const ModulePtr& module) {
@@ -75,8 +41,8 @@ Run transposed_step(const ModulePtr& module) {
     const auto& padding = std::get<torch::ExpandingArray<D>>(m.options.padding());
     return transposed_convolution(
         x, matching(m.weight, x.local), matching_or_none(m.bias, x.local),
-        {sizes<D>(m.options.stride()), sizes<D>(padding), sizes<D>(m.options.output_padding()),
-         sizes<D>(m.options.dilation()), m.options.groups()});
+        {sizes_of<D>(m.options.stride()), sizes_of<D>(padding), sizes_of<D>(m.options.output_padding()),
+         sizes_of<D>(m.options.dilation()), m.options.groups()});
   });
 }
 
@@ -84,11 +50,8 @@ template <std::size_t D, class Module>
 Run max_pool_step(const ModulePtr& module) {
   const auto pool = std::dynamic_pointer_cast<Module>(module);
   if (!pool) return nullptr;
-  return on_tiles(pool, [](Module& m, const DistTensor& x) -> Flow {
-    const auto& o = m.options;
-    return max_pool(x, {sizes<D>(o.kernel_size()), sizes<D>(o.stride()), sizes<D>(o.padding()), sizes<D>(o.dilation()),
-                        o.ceil_mode(), true, std::nullopt});
-  });
+  return on_tiles(pool,
+                  [](Module& m, const DistTensor& x) -> Flow { return max_pool(x, max_pool_options<D>(m.options)); });
 }
 
 template <std::size_t D, class Module>
@@ -97,8 +60,13 @@ Run average_pool_step(const ModulePtr& module) {
   if (!pool) return nullptr;
   return on_tiles(pool, [](Module& m, const DistTensor& x) -> Flow {
     const auto& o = m.options;
-    PoolingOptions options{sizes<D>(o.kernel_size()), sizes<D>(o.stride()), sizes<D>(o.padding()), {1}, o.ceil_mode(),
-                           o.count_include_pad(),     std::nullopt};
+    PoolingOptions options{sizes_of<D>(o.kernel_size()),
+                           sizes_of<D>(o.stride()),
+                           sizes_of<D>(o.padding()),
+                           {1},
+                           o.ceil_mode(),
+                           o.count_include_pad(),
+                           std::nullopt};
     if constexpr (D > 1) options.divisor = o.divisor_override();
     return average_pool(x, options);
   });
@@ -110,8 +78,9 @@ Run norm_pool_step(const ModulePtr& module) {
   if (!pool) return nullptr;
   return on_tiles(pool, [](Module& m, const DistTensor& x) -> Flow {
     const auto& o = m.options;
-    return norm_pool(x, o.norm_type(),
-                     {sizes<D>(o.kernel_size()), sizes<D>(o.stride()), {0}, {1}, o.ceil_mode(), true, std::nullopt});
+    return norm_pool(
+        x, o.norm_type(),
+        {sizes_of<D>(o.kernel_size()), sizes_of<D>(o.stride()), {0}, {1}, o.ceil_mode(), true, std::nullopt});
   });
 }
 
@@ -173,17 +142,17 @@ Run flatten_step(const ModulePtr& module) {
   };
 }
 
-template <class Module>
 Run elementwise_step(const ModulePtr& module) {
-  const auto activation = std::dynamic_pointer_cast<Module>(module);
-  return activation ? elementwise(activation) : nullptr;
-}
-
-template <class... Modules>
-Run first_elementwise(const ModulePtr& module) {
-  Run run;
-  static_cast<void>(((run = elementwise_step<Modules>(module)) || ...));
-  return run;
+  const auto apply = elementwise_of(module);
+  if (!apply) return nullptr;
+  return [apply](const Flow& x) -> Flow {
+    if (const auto* whole = std::get_if<Tensor>(&x)) return apply(*whole);
+    if (const auto* flat = std::get_if<Flattened>(&x)) {
+      return Flattened{{apply(flat->tiles.local), flat->tiles.layout}};
+    }
+    const auto& tiles = std::get<DistTensor>(x);
+    return DistTensor{apply(tiles.local), tiles.layout};
+  };
 }
 
 using Maker = Run (*)(const ModulePtr&);
@@ -211,9 +180,7 @@ constexpr Maker kMakers[] = {
     &normalization_step,
     &upsample_step,
     &flatten_step,
-    &first_elementwise<nn::ReLUImpl, nn::ReLU6Impl, nn::LeakyReLUImpl, nn::ELUImpl, nn::SELUImpl, nn::GELUImpl,
-                       nn::SiLUImpl, nn::MishImpl, nn::CELUImpl, nn::HardtanhImpl, nn::SigmoidImpl, nn::TanhImpl,
-                       nn::SoftplusImpl, nn::SoftsignImpl, nn::LogSigmoidImpl, nn::IdentityImpl>,
+    &elementwise_step,
 };
 
 }  // namespace

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "weft/spatial/flow.h"
+#include "weft/spatial/region_step.h"
 
 namespace weft::spatial {
 
@@ -12,6 +14,7 @@ struct LayerStep {
   std::string name;
   std::string kind;
   Run run;
+  std::optional<RegionPart> part = std::nullopt;  // where the layer can be in a halo region
 };
 
 // Throws (NotImplementedError) naming the layer where it cannot be split. The step uses the module's own parameters.

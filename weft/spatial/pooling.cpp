@@ -20,20 +20,9 @@ using at::Tensor;
 using partition::Window;
 using Sizes = std::vector<std::int64_t>;
 
-std::vector<Window> windows_of(const DistTensor& x, const PoolingOptions& options) {
+std::vector<Window> windows_for(const DistTensor& x, const PoolingOptions& options) {
   x.validate();
-  const std::size_t dims = x.dims();
-  const Sizes kernel = for_each_dim(options.kernel, dims, "kernel_size");
-  const Sizes stride = options.stride.empty() ? kernel : for_each_dim(options.stride, dims, "stride");
-  const Sizes padding = for_each_dim(options.padding, dims, "padding");
-  const Sizes dilation = for_each_dim(options.dilation, dims, "dilation");
-  std::vector<Window> windows;
-  for (std::size_t i = 0; i < dims; ++i) {
-    TORCH_CHECK_VALUE(2 * padding[i] <= kernel[i], "weft: expected padding of at most half the kernel size ", kernel[i],
-                      ", got ", padding[i]);
-    windows.push_back({kernel[i], stride[i], padding[i], padding[i], dilation[i], options.ceil_mode});
-  }
-  return windows;
+  return windows_of(x.dims(), options);
 }
 
 // A dilated window at an edge may step over all cells of a small field. torch then reads and writes beyond its memory.
@@ -73,18 +62,6 @@ DistTensor pooled(const DistTensor& x, const Halo& halo, double fill, Pool&& poo
   for (const auto& range : halo.outputs->tile().ranges) sizes.push_back(range.size());
   if (c10::multiply_integers(sizes) == 0) return {nothing_like(padded, sizes), halo.outputs};
   return {pool(padded), halo.outputs};
-}
-
-Tensor largest(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
-  const Sizes dilation = each(windows, [](const Window& w) { return w.dilation; });
-  switch (windows.size()) {
-    case 1:
-      return at::max_pool1d(x, kernels(windows), strides(windows), padding, dilation);
-    case 2:
-      return at::max_pool2d(x, kernels(windows), strides(windows), padding, dilation);
-    default:
-      return at::max_pool3d(x, kernels(windows), strides(windows), padding, dilation);
-  }
 }
 
 Tensor sums(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
@@ -128,8 +105,34 @@ Tensor averages(const Tensor& sum, const DistTensor& x, const Halo& halo, const 
 
 }  // namespace
 
+std::vector<Window> windows_of(std::size_t dims, const PoolingOptions& options) {
+  const Sizes kernel = for_each_dim(options.kernel, dims, "kernel_size");
+  const Sizes stride = options.stride.empty() ? kernel : for_each_dim(options.stride, dims, "stride");
+  const Sizes padding = for_each_dim(options.padding, dims, "padding");
+  const Sizes dilation = for_each_dim(options.dilation, dims, "dilation");
+  std::vector<Window> windows;
+  for (std::size_t i = 0; i < dims; ++i) {
+    TORCH_CHECK_VALUE(2 * padding[i] <= kernel[i], "weft: expected padding of at most half the kernel size ", kernel[i],
+                      ", got ", padding[i]);
+    windows.push_back({kernel[i], stride[i], padding[i], padding[i], dilation[i], options.ceil_mode});
+  }
+  return windows;
+}
+
+Tensor largest(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
+  const Sizes dilation = each(windows, [](const Window& w) { return w.dilation; });
+  switch (windows.size()) {
+    case 1:
+      return at::max_pool1d(x, kernels(windows), strides(windows), padding, dilation);
+    case 2:
+      return at::max_pool2d(x, kernels(windows), strides(windows), padding, dilation);
+    default:
+      return at::max_pool3d(x, kernels(windows), strides(windows), padding, dilation);
+  }
+}
+
 DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
-  const auto windows = windows_of(x, options);
+  const auto windows = windows_for(x, options);
   require_cells(windows, x.layout->shape());
   const Halo halo = halo_of(x.layout, windows);
   return pooled(x, halo, -std::numeric_limits<double>::infinity(),
@@ -138,7 +141,7 @@ DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
 
 DistTensor average_pool(const DistTensor& x, const PoolingOptions& options) {
   TORCH_CHECK_VALUE(!options.divisor || *options.divisor != 0, "weft: expected a divisor other than 0");
-  const auto windows = windows_of(x, options);
+  const auto windows = windows_for(x, options);
   const Halo halo = halo_of(x.layout, windows);
   return pooled(x, halo, 0, [&](const Tensor& padded) {
     return averages(sums(padded, windows, halo.native_padding), x, halo, windows, options);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "weft/partition/window.h"
 #include "weft/spatial/dist_tensor.h"
 
 namespace weft::spatial {
@@ -19,6 +20,12 @@ struct PoolingOptions {
   bool count_include_pad = true;                       // of averages only
   std::optional<std::int64_t> divisor = std::nullopt;  // of averages only
 };
+
+// The windows of pooling in so many dimensions.
+[[nodiscard]] std::vector<partition::Window> windows_of(std::size_t dims, const PoolingOptions& options);
+// The largest of each window in a tensor that has what they need; `padding` by dimension. Not collective.
+[[nodiscard]] at::Tensor largest(const at::Tensor& x, const std::vector<partition::Window>& windows,
+                                 const std::vector<std::int64_t>& padding);
 
 // All collective, with the results that torch's pooling of the whole field has.
 [[nodiscard]] DistTensor max_pool(const DistTensor& x, const PoolingOptions& options);

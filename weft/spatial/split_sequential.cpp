@@ -3,8 +3,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
+#include <chrono>
+
+#include "weft/collective/all_reduce.h"
 #include "weft/collective/broadcast.h"
 #include "weft/collective/traced.h"
 #include "weft/spatial/block.h"
@@ -51,6 +57,37 @@ void send_weights(nn::Module& net, const Comm& comm) {
   for (const Tensor& tensor : net.buffers()) tensor.copy_(collective::broadcast(tensor, comm));
 }
 
+Run one_after_the_other(std::vector<Run> runs) {
+  return [runs = std::move(runs)](const Flow& x) {
+    Flow flow = x;
+    for (const Run& run : runs) flow = run(flow);
+    return flow;
+  };
+}
+
+// Both ways, forward, taking turns. The slowest rank counts, for all alike. Collective.
+bool is_faster(const Run& candidate, const Run& present, const DistTensor& like, std::int64_t batch,
+               at::ScalarType type) {
+  constexpr std::size_t kRounds = 5;
+  const at::NoGradGuard no_grad;
+  auto sizes = like.local.sizes().vec();
+  sizes[0] = batch;
+  const Flow x = DistTensor{at::zeros(sizes, type), like.layout};
+  std::vector<double> times[2];
+  for (std::size_t round = 0; round <= kRounds; ++round) {
+    for (const Run* run : {&candidate, &present}) {
+      const auto start = std::chrono::steady_clock::now();
+      static_cast<void>((*run)(x));
+      const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+      if (round > 0) times[run == &candidate ? 0 : 1].push_back(time.count());  // the first warms up
+    }
+  }
+  for (auto& samples : times) std::nth_element(samples.begin(), samples.begin() + kRounds / 2, samples.end());
+  const Tensor medians = at::tensor({times[0][kRounds / 2], times[1][kRounds / 2]}, at::kDouble);
+  const Tensor slowest = collective::all_reduce(medians, like.layout->comm(), mpi::ReduceOp::kMax);
+  return slowest[0].item<double>() < slowest[1].item<double>();
+}
+
 // Rank 0's, out of torch's generator: what manual_seed reproduces.
 std::int64_t drawn_seed(const Comm& comm) {
   return collective::broadcast(at::randint(std::int64_t{1} << 40, {1}, at::kLong), comm).item<std::int64_t>();
@@ -58,7 +95,8 @@ std::int64_t drawn_seed(const Comm& comm) {
 
 }  // namespace
 
-SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, const Sizes& input_shape)
+SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, const Sizes& input_shape,
+                                 HaloRegions regions)
     : net_(std::move(net)),
       layout_(Layout::balanced(grid, field_of(input_shape, grid))),
       seed_(drawn_seed(grid->comm())) {
@@ -67,6 +105,8 @@ SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, co
   Sizes sizes = layout_->tile().sizes();
   sizes.insert(sizes.begin(), {1, input_shape[input_shape.size() - layout_->dims() - 1]});
   propagate(at::empty(sizes, at::TensorOptions().device(at::kMeta)));
+  if (regions != HaloRegions::kNone)
+    place_regions(regions, input_shape.size() > layout_->dims() + 1 ? input_shape[0] : 1);
 }
 
 void SplitSequential::append(const std::string& name, const std::shared_ptr<nn::Module>& module) {
@@ -76,6 +116,7 @@ void SplitSequential::append(const std::string& name, const std::shared_ptr<nn::
     append_linear(name, module);
   } else {
     steps_.push_back(step_of(name, module, seed_ + static_cast<std::int64_t>(steps_.size())));
+    steps_.back().part = region_part_of(module, layout_->dims());
   }
 }
 
@@ -106,6 +147,8 @@ void SplitSequential::propagate(Tensor x) {
   const collective::ShapesOnly nothing_is_sent;
   Flow flow = DistTensor{std::move(x), layout_};
   for (const LayerStep& step : steps_) {
+    const auto* tiles = std::get_if<DistTensor>(&flow);
+    inputs_.push_back(tiles == nullptr ? std::nullopt : std::optional<DistTensor>(*tiles));
     if (std::holds_alternative<Tensor>(flow)) {  // from here on every rank does what one process does
       rows_.push_back(step.name + "  " + step.kind + "  whole");
       continue;
@@ -118,6 +161,49 @@ void SplitSequential::propagate(Tensor x) {
     }
     rows_.push_back(row(step, flow));
   }
+}
+
+std::size_t SplitSequential::region_length(std::size_t first) const {
+  const auto exchanges = [&](std::size_t i) { return steps_[i].part->exchanges(inputs_[i]->layout); };
+  std::size_t length = 0;
+  int exchanging = 0;
+  for (std::size_t i = first; i < steps_.size() && steps_[i].part && inputs_[i]; ++i) {
+    if (!exchanges(i)) continue;
+    length = i - first + 1;
+    ++exchanging;
+  }
+  return exchanging > 1 && exchanges(first) ? length : 0;
+}
+
+void SplitSequential::place_regions(HaloRegions regions, std::int64_t batch) {
+  const auto parameters = net_->parameters();
+  const at::ScalarType type = parameters.empty() ? at::kFloat : parameters.front().scalar_type();
+  for (std::size_t first = 0; first < steps_.size(); ++first) {
+    const std::size_t count = region_length(first);
+    if (count == 0) continue;
+    std::vector<RegionPart> parts;
+    std::vector<Run> runs;
+    for (std::size_t i = first; i < first + count; ++i) {
+      parts.push_back(*steps_[i].part);
+      runs.push_back(steps_[i].run);
+    }
+    const Run each = one_after_the_other(std::move(runs));
+    const Run shared = region_step(std::move(parts), inputs_[first]->layout, each);
+    if (regions == HaloRegions::kMeasured && !is_faster(shared, each, *inputs_[first], batch, type)) continue;
+    merge(first, count, shared);
+  }
+}
+
+void SplitSequential::merge(std::size_t first, std::size_t count, Run shared) {
+  const auto begin = static_cast<std::ptrdiff_t>(first);
+  const auto end = begin + static_cast<std::ptrdiff_t>(count);
+  LayerStep region{steps_[first].name + " to " + steps_[first + count - 1].name, "HaloRegion", std::move(shared)};
+  steps_.erase(steps_.begin() + begin + 1, steps_.begin() + end);
+  steps_[first] = std::move(region);
+  inputs_.erase(inputs_.begin() + begin + 1, inputs_.begin() + end);
+  const std::string name = "  halo region " + std::to_string(++regions_);
+  for (std::size_t i = 0; i < count; ++i) rows_[first + merged_ + i] += name;
+  merged_ += count - 1;
 }
 
 Flow SplitSequential::forward(const Tensor& x) const {
@@ -173,8 +259,9 @@ std::string SplitSequential::explain() const {
   return text;
 }
 
-SplitSequential parallelize(const nn::Sequential& net, const RankGridPtr& grid, const Sizes& input_shape) {
-  return SplitSequential(net, grid, input_shape);
+SplitSequential parallelize(const nn::Sequential& net, const RankGridPtr& grid, const Sizes& input_shape,
+                            HaloRegions regions) {
+  return SplitSequential(net, grid, input_shape, regions);
 }
 
 }  // namespace weft::spatial

@@ -5,6 +5,7 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,14 @@
 
 namespace weft::spatial {
 
+// Whether consecutive layers share one exchange, of a halo wide enough for all of them: wherever they can, or where
+// that is faster, forward, with the sizes given, on the slowest rank.
+enum class HaloRegions { kNone, kAll, kMeasured };
+
 class SplitSequential {
  public:
-  SplitSequential(torch::nn::Sequential net, const RankGridPtr& grid, const std::vector<std::int64_t>& input_shape);
+  SplitSequential(torch::nn::Sequential net, const RankGridPtr& grid, const std::vector<std::int64_t>& input_shape,
+                  HaloRegions regions = HaloRegions::kNone);
 
   // Tiles, or a tensor that every rank holds whole, as the network ends. Collective. Takes the whole input, or a tile.
   [[nodiscard]] Flow forward(const at::Tensor& x) const;
@@ -43,18 +49,26 @@ class SplitSequential {
   void append(const std::string& name, const std::shared_ptr<torch::nn::Module>& module);
   void append_linear(const std::string& name, const std::shared_ptr<torch::nn::Module>& module);
   void propagate(at::Tensor x);
+  void place_regions(HaloRegions regions, std::int64_t batch);
+  // How many steps from `first` on make a region: the longest run with two exchanges or more, which ends in one.
+  [[nodiscard]] std::size_t region_length(std::size_t first) const;
+  void merge(std::size_t first, std::size_t count, Run shared);
 
   torch::nn::Sequential net_;
   LayoutPtr layout_;
   std::int64_t seed_;  // of dropout's masks
   std::vector<LayerStep> steps_;
+  std::vector<std::optional<DistTensor>> inputs_;  // of the steps, without data; none where they are no tiles
   std::vector<std::shared_ptr<SplitLinear>> linears_;
   std::vector<std::string> rows_;
+  std::size_t regions_ = 0;  // so far
+  std::size_t merged_ = 0;   // steps fewer than layers
 };
 
 // `input_shape` is that of the whole input, [batch, channels, ...] or [channels, ...]. Rank 0's weights count. Throws
 // (NotImplementedError) on every rank, naming the layer, where one cannot be split. Collective.
 [[nodiscard]] SplitSequential parallelize(const torch::nn::Sequential& net, const RankGridPtr& grid,
-                                          const std::vector<std::int64_t>& input_shape);
+                                          const std::vector<std::int64_t>& input_shape,
+                                          HaloRegions regions = HaloRegions::kNone);
 
 }  // namespace weft::spatial
