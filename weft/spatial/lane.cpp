@@ -55,6 +55,7 @@ Lane::Lane(const std::vector<Piece>& outgoing, const std::vector<Piece>& incomin
     : outgoing_(messages(outgoing, like)),
       incoming_(messages(incoming, like)),
       leading_(leading_of(like, outgoing.empty() ? incoming : outgoing)),
+      dim_(like.dim()),
       options_(like.options()) {}
 
 std::int64_t Lane::bytes() const {
@@ -67,7 +68,8 @@ std::int64_t Lane::bytes() const {
 
 bool Lane::serves(const Tensor& like, mpi::CommunicatorView channel, int tag) const {
   return requests_ != nullptr && requests_->is_for(channel, tag) && like.scalar_type() == options_.dtype() &&
-         like.device() == options_.device() && like.sizes().slice(0, leading_.size()) == at::IntArrayRef(leading_);
+         like.device() == options_.device() && like.dim() == dim_ &&
+         like.sizes().slice(0, leading_.size()) == at::IntArrayRef(leading_);
 }
 
 bool Lane::in_use() const { return std::any_of(incoming_.begin(), incoming_.end(), shared); }

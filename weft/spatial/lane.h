@@ -46,6 +46,7 @@ class Lane {
   std::vector<Message> outgoing_;
   std::vector<Message> incoming_;
   std::vector<std::int64_t> leading_;
+  std::int64_t dim_;  // of the tensors: [2, 3, ...] and [2, ...] of three rows begin alike
   at::TensorOptions options_;
   std::unique_ptr<mpi::PersistentExchange> requests_;
 };
