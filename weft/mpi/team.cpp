@@ -81,6 +81,50 @@ Registry& registry() {
   return *registry;
 }
 
+// Communicators that were let go of. A peer's alarm, of which this rank knows nothing, may be on its way to them; freed
+// at once, their numbers could be given to others that do not even have that peer. So they are kept for a while, and
+// for good where something did come.
+class Retired {
+ public:
+  void add(Communicator comm) {
+    const std::lock_guard lock(mutex_);
+    if (comm.valid()) kept_.push_back({std::move(comm), std::chrono::steady_clock::now()});
+  }
+  // Frees those of old. Local.
+  void free_old() {
+    const std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    std::erase_if(kept_, [&](Entry& entry) {
+      if (has_message(entry.comm.handle())) {
+        entry.comm.leak();
+        return true;
+      }
+      return now - entry.since > kLongEnough;
+    });
+  }
+
+ private:
+  static constexpr std::chrono::seconds kLongEnough{2};  // for a message that was sent before its receiver let go
+  struct Entry {
+    Communicator comm;
+    std::chrono::steady_clock::time_point since;
+  };
+
+  static bool has_message(MPI_Comm comm) {
+    int found = 0;
+    check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE), "MPI_Iprobe", comm);
+    return found != 0;
+  }
+
+  std::mutex mutex_;
+  std::vector<Entry> kept_;
+};
+
+Retired& retired() {
+  static auto* retired = new Retired();  // never destroyed: MPI may be over by then
+  return *retired;
+}
+
 }  // namespace
 
 struct Team::Booth {
@@ -139,6 +183,7 @@ CommunicatorView Team::reversed(Direction direction) {
 }
 
 void Team::open_channels() {
+  retired().free_old();
   control_ = origin_.dup(name_ + ".control");
   channels_[0] = origin_.dup(name_ + ".forward");
   channels_[1] = origin_.dup(name_ + ".backward");
@@ -191,9 +236,10 @@ void Team::rebuild() {
 void Team::close() noexcept {
   closed_ = true;
   if (may_have_messages_out()) leak_channels();
-  control_ = Communicator();
-  channels_ = {};
-  reversed_ = {};
+  if (size_ == 1) return;  // nobody to hear from: freed with the team
+  retired().add(std::move(control_));
+  for (auto& channel : channels_) retired().add(std::move(channel));
+  for (auto& channel : reversed_) retired().add(std::move(channel));
 }
 
 void Team::enter() {
