@@ -1,11 +1,11 @@
 #include "weft/control/http.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "weft/aggregation/socket_address.h"
 #include "weft/control/status.h"
 
 namespace weft::control {
@@ -29,10 +29,7 @@ class Http : public ::testing::Test {
   }
   [[nodiscard]] int connected() const {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_addr.s_addr = htonl(kLoopback);
-    name.sin_port = htons(server_->port());
+    const sockaddr_in name = aggregation::to_socket_address({kLoopback, server_->port()});
     EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
     return fd;
   }

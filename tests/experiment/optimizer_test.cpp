@@ -62,22 +62,22 @@ Options torch_options(const LearningRule& rule) {
   return Options(rule.rate).betas({rule.beta1, rule.beta2}).eps(rule.epsilon).weight_decay(rule.weight_decay);
 }
 
-TEST(OptimizerTest, AdamIsTorchs) {
+template <typename Optimizer, typename Options>
+void expect_torchs(LearningRule::Kind kind) {
   for (const double decay : {0.0, 0.1}) {
-    const LearningRule rule = adaptive(LearningRule::Kind::kAdam, decay);
-    const auto options = torch_options<torch::optim::AdamOptions>(rule);
-    expect_same_steps<torch::optim::Adam>(rule, options, at::kDouble, 1e-14);
-    expect_same_steps<torch::optim::Adam>(rule, options, at::kFloat, 2e-6);
+    const LearningRule rule = adaptive(kind, decay);
+    const auto options = torch_options<Options>(rule);
+    expect_same_steps<Optimizer>(rule, options, at::kDouble, 1e-14);
+    expect_same_steps<Optimizer>(rule, options, at::kFloat, 2e-6);
   }
 }
 
+TEST(OptimizerTest, AdamIsTorchs) {
+  expect_torchs<torch::optim::Adam, torch::optim::AdamOptions>(LearningRule::Kind::kAdam);
+}
+
 TEST(OptimizerTest, AdamWIsTorchs) {
-  for (const double decay : {0.0, 0.1}) {
-    const LearningRule rule = adaptive(LearningRule::Kind::kAdamW, decay);
-    const auto options = torch_options<torch::optim::AdamWOptions>(rule);
-    expect_same_steps<torch::optim::AdamW>(rule, options, at::kDouble, 1e-14);
-    expect_same_steps<torch::optim::AdamW>(rule, options, at::kFloat, 2e-6);
-  }
+  expect_torchs<torch::optim::AdamW, torch::optim::AdamWOptions>(LearningRule::Kind::kAdamW);
 }
 
 // With a rate that stays, neon's momentum is torch's: the rate only moves from one factor to the other.

@@ -25,12 +25,6 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-std::string listed(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 std::vector<std::string> names_in(const std::string& section) {
   std::vector<std::string> names;
   for (const ConfigKey& key : config_keys()) {
@@ -56,7 +50,7 @@ std::string section_of(const std::string& text, const Line& line) {
   // SwitchML's own files have it; it is read over, because no machine without the hardware can use it.
   if (name == "backend.rdma") return name;
   if (std::find(sections.begin(), sections.end(), name) == sections.end()) {
-    line.refuse("there is no section [" + name + "]; allowed are " + listed(sections) +
+    line.refuse("there is no section [" + name + "]; allowed are " + text::listed(sections) +
                 text::suggestion(name, sections));
   }
   return name;
@@ -67,7 +61,7 @@ const ConfigKey& key_of(const std::string& section, const std::string& name, con
     if (key.section == section && key.name == name) return key;
   }
   const auto known = names_in(section);
-  line.refuse("[" + section + "] has no key '" + name + "'; allowed are " + listed(known) +
+  line.refuse("[" + section + "] has no key '" + name + "'; allowed are " + text::listed(known) +
               text::suggestion(name, known));
 }
 
@@ -171,7 +165,7 @@ Config load_config(const std::vector<std::string>& places, const std::vector<std
   }
   if (file.empty()) file = first_found(places);
   if (file.empty() && overrides.empty()) {
-    throw ConfigError("weft: nobody said where the switch is: there is none of " + listed(places) +
+    throw ConfigError("weft: nobody said where the switch is: there is none of " + text::listed(places) +
                       ", and no variable WEFT_SML_*; set WEFT_SML_CONTROLLER_IP to the host of weft-switch, or write "
                       "switchml.cfg with [general] and controller_ip");
   }

@@ -1,9 +1,7 @@
 #include "weft/aggregation/dpdk_transport.h"
 
-#include <arpa/inet.h>
 #include <net/if.h>
 #include <net/if_arp.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -25,6 +23,7 @@
 #include <vector>
 
 #include "weft/aggregation/outbox.h"
+#include "weft/aggregation/socket_address.h"
 #include "weft/aggregation/udp_frame.h"
 #include "weft/files/file_descriptor.h"
 
@@ -64,20 +63,12 @@ void start_dpdk(const DpdkOptions& options) {
   });
 }
 
-sockaddr_in socket_address(const Address& address) {
-  sockaddr_in result{};
-  result.sin_family = AF_INET;
-  result.sin_port = htons(address.port);
-  result.sin_addr.s_addr = htonl(address.ipv4);
-  return result;
-}
-
 // The kernel sees the packets, too. A socket that nobody reads keeps it from answering them with "port unreachable",
 // keeps others from the port, and asks who has an address.
 class KernelSide {
  public:
   explicit KernelSide(const Address& local) : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)), local_(local) {
-    const sockaddr_in address = socket_address(local);
+    const sockaddr_in address = to_socket_address(local);
     const int smallest = 0;
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest);
     if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
@@ -86,13 +77,13 @@ class KernelSide {
     sockaddr_in bound{};
     socklen_t length = sizeof bound;
     getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&bound), &length);
-    local_.port = ntohs(bound.sin_port);
+    local_.port = from_socket_address(bound).port;
   }
 
   [[nodiscard]] const Address& local() const { return local_; }
   // Blocks for two seconds at most, then throws.
   [[nodiscard]] MacAddress mac_of(const Address& peer, const std::string& interface) const {
-    const sockaddr_in discard = socket_address({peer.ipv4, 9});
+    const sockaddr_in discard = to_socket_address({peer.ipv4, 9});
     for (int question = 0; question < kQuestions; ++question) {
       ::sendto(socket_.get(), nullptr, 0, MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&discard), sizeof discard);
       arpreq entry{};

@@ -20,8 +20,6 @@ struct FrameEnd {
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 14 + 20 + 8;
-// What a UDP payload over IPv4 can be at most.
-inline constexpr std::size_t kLargestDatagram = 65'507;
 
 // Writes the headers in front of `payload` bytes, which follow them. Without UDP checksum, as SwitchML's switches send.
 void write_frame_header(std::span<std::byte, kFrameHeaderBytes> header, const FrameEnd& from, const FrameEnd& to,

@@ -1,7 +1,5 @@
 #include "weft/aggregation/udp_transport.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sched.h>
@@ -15,6 +13,7 @@
 #include <system_error>
 
 #include "weft/aggregation/outbox.h"
+#include "weft/aggregation/socket_address.h"
 #include "weft/aggregation/source_filter.h"
 
 namespace weft::aggregation {
@@ -29,17 +28,6 @@ constexpr Duration kLookAgain = std::chrono::microseconds(50);
 constexpr Duration kLongestWaitForRoom = std::chrono::milliseconds(20);
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
-
-sockaddr_in to_socket_address(const Address& address) {
-  sockaddr_in result{};
-  result.sin_family = AF_INET;
-  result.sin_port = htons(address.port);
-  result.sin_addr.s_addr = htonl(address.ipv4);
-  return result;
-}
-Address from_socket_address(const sockaddr_in& address) {
-  return {ntohl(address.sin_addr.s_addr), ntohs(address.sin_port)};
-}
 
 void set_buffer(int socket, int forced, int limited, int bytes) {
   if (setsockopt(socket, SOL_SOCKET, forced, &bytes, sizeof bytes) == 0) return;

@@ -149,7 +149,7 @@ void Worker::send_overtaken(Time now, Outbox& out) {
     ++slot.tries;
     slot.due = now + round_trip_.timeout(slot.tries);
     next_due_ = std::min(next_due_, slot.due);
-    send_again(static_cast<int>(*index), now, out);
+    send_again(slot, now, out);
   }
 }
 
@@ -177,9 +177,9 @@ void Worker::on_time(Time now, Outbox& out) {
       slot.due = now + round_trip_.timeout(slot.tries);
       // A peer may be kept from coming by the very sum that it lacks: replays go out, and probes take turns.
       if (!silent_ || slot.replaying) {
-        send_again(static_cast<int>(index), now, out);
+        send_again(slot, now, out);
       } else if (probes-- > 0) {
-        send_again(static_cast<int>(index), now, out);
+        send_again(slot, now, out);
         next_probe_ = (index + 1) % slots_.size();
       }
     }
@@ -187,8 +187,7 @@ void Worker::on_time(Time now, Outbox& out) {
   }
 }
 
-void Worker::send_again(int index, Time now, Outbox& out) {
-  WorkerSlot& slot = slots_[static_cast<std::size_t>(index)];
+void Worker::send_again(WorkerSlot& slot, Time now, Outbox& out) {
   slot.sent_at = now;
   const bool needs_both = slot.replaying && slot.waiting && slot.turns > 1;
   if (needs_both) transmit(slot.before_last(), out);
@@ -215,8 +214,7 @@ void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
   last_progress_ = now;
   next_due_ = kNever;
   overtaking_.forget();
-  for (std::size_t index = 0; index < slots_.size(); ++index) {
-    WorkerSlot& slot = slots_[index];
+  for (WorkerSlot& slot : slots_) {
     if (slot.turns == 0) continue;
     readdress(slot.last());
     if (slot.turns > 1) readdress(slot.before_last());
@@ -225,7 +223,7 @@ void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
     slot.first_sent_at = now;
     slot.due = now + round_trip_.timeout(1);
     next_due_ = std::min(next_due_, slot.due);
-    send_again(static_cast<int>(index), now, out);
+    send_again(slot, now, out);
   }
 }
 

@@ -68,7 +68,7 @@ class Worker {
 
  private:
   void send_next(int slot, Time now, Outbox& out);
-  void send_again(int slot, Time now, Outbox& out);
+  void send_again(WorkerSlot& slot, Time now, Outbox& out);
   void send_overtaken(Time now, Outbox& out);
   void transmit(const WorkerSlot::SentPacket& packet, Outbox& out);
   void readdress(WorkerSlot::SentPacket& packet);

@@ -1,8 +1,6 @@
 #include "weft/control/socket.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,18 +9,12 @@
 #include <cerrno>
 #include <system_error>
 
+#include "weft/aggregation/socket_address.h"
+
 namespace weft::control {
 namespace {
 
 constexpr int kBacklog = 128;
-
-sockaddr_in as_sockaddr(const aggregation::Address& address) {
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(address.ipv4);
-  name.sin_port = htons(address.port);
-  return name;
-}
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
 
@@ -30,7 +22,7 @@ aggregation::Address address_by(NameOf name_of, int fd) {
   sockaddr_in name{};
   socklen_t length = sizeof(name);
   if (name_of(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0 || name.sin_family != AF_INET) return {};
-  return {ntohl(name.sin_addr.s_addr), ntohs(name.sin_port)};
+  return aggregation::from_socket_address(name);
 }
 
 }  // namespace
@@ -38,7 +30,7 @@ aggregation::Address address_by(NameOf name_of, int fd) {
 files::FileDescriptor listen_on(const aggregation::Address& address) {
   files::FileDescriptor socket_(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
-  const sockaddr_in name = as_sockaddr(address);
+  const sockaddr_in name = aggregation::to_socket_address(address);
   if (socket_.get() < 0 || setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0 ||
       listen(socket_.get(), kBacklog) != 0) {

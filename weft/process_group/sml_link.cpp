@@ -1,8 +1,6 @@
 #include "weft/process_group/sml_link.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <stdexcept>
@@ -10,6 +8,7 @@
 
 #include "weft/aggregation/dpdk_transport.h"
 #include "weft/aggregation/error.h"
+#include "weft/aggregation/socket_address.h"
 #include "weft/aggregation/udp_transport.h"
 #include "weft/files/file_descriptor.h"
 #include "weft/process_group/sml_client.h"
@@ -73,7 +72,7 @@ std::uint32_t own_address(const Config& config) {
     throw aggregation::ConfigError("weft: there is no way from this host to the switch at " +
                                    config.general.controller_ip);
   }
-  return ntohl(own.sin_addr.s_addr);
+  return aggregation::from_socket_address(own).ipv4;
 }
 
 std::unique_ptr<aggregation::Transport> open_udp(const Config& config) {

@@ -104,9 +104,9 @@ SplitSequential::SplitSequential(nn::Sequential net, const RankGridPtr& grid, co
   send_weights(*net_, grid->comm());
   Sizes sizes = layout_->tile().sizes();
   sizes.insert(sizes.begin(), {1, input_shape[input_shape.size() - layout_->dims() - 1]});
-  propagate(at::empty(sizes, at::TensorOptions().device(at::kMeta)));
-  if (regions != HaloRegions::kNone)
-    place_regions(regions, input_shape.size() > layout_->dims() + 1 ? input_shape[0] : 1);
+  const Inputs inputs = propagate(at::empty(sizes, at::TensorOptions().device(at::kMeta)));
+  const std::int64_t batch = input_shape.size() > layout_->dims() + 1 ? input_shape[0] : 1;
+  if (regions != HaloRegions::kNone) place_regions(regions, inputs, batch);
 }
 
 void SplitSequential::append(const std::string& name, const std::shared_ptr<nn::Module>& module) {
@@ -142,13 +142,14 @@ void SplitSequential::append_linear(const std::string& name, const std::shared_p
                     }});
 }
 
-void SplitSequential::propagate(Tensor x) {
+SplitSequential::Inputs SplitSequential::propagate(Tensor x) {
   const at::NoGradGuard no_grad;
   const collective::ShapesOnly nothing_is_sent;
   Flow flow = DistTensor{std::move(x), layout_};
+  Inputs inputs;
   for (const LayerStep& step : steps_) {
     const auto* tiles = std::get_if<DistTensor>(&flow);
-    inputs_.push_back(tiles == nullptr ? std::nullopt : std::optional<DistTensor>(*tiles));
+    inputs.push_back(tiles == nullptr ? std::nullopt : std::optional<DistTensor>(*tiles));
     if (std::holds_alternative<Tensor>(flow)) {  // from here on every rank does what one process does
       rows_.push_back(step.name + "  " + step.kind + "  whole");
       continue;
@@ -161,13 +162,14 @@ void SplitSequential::propagate(Tensor x) {
     }
     rows_.push_back(row(step, flow));
   }
+  return inputs;
 }
 
-std::size_t SplitSequential::region_length(std::size_t first) const {
-  const auto exchanges = [&](std::size_t i) { return steps_[i].part->exchanges(inputs_[i]->layout); };
+std::size_t SplitSequential::region_length(std::size_t first, const Inputs& inputs) const {
+  const auto exchanges = [&](std::size_t i) { return steps_[i].part->exchanges(inputs[i]->layout); };
   std::size_t length = 0;
   int exchanging = 0;
-  for (std::size_t i = first; i < steps_.size() && steps_[i].part && inputs_[i]; ++i) {
+  for (std::size_t i = first; i < steps_.size() && steps_[i].part && inputs[i]; ++i) {
     if (!exchanges(i)) continue;
     length = i - first + 1;
     ++exchanging;
@@ -175,12 +177,13 @@ std::size_t SplitSequential::region_length(std::size_t first) const {
   return exchanging > 1 && exchanges(first) ? length : 0;
 }
 
-void SplitSequential::place_regions(HaloRegions regions, std::int64_t batch) {
+void SplitSequential::place_regions(HaloRegions regions, const Inputs& inputs, std::int64_t batch) {
   const auto parameters = net_->parameters();
   const at::ScalarType type = parameters.empty() ? at::kFloat : parameters.front().scalar_type();
-  for (std::size_t first = 0; first < steps_.size(); ++first) {
-    const std::size_t count = region_length(first);
-    if (count == 0) continue;
+  std::vector<LayerStep> placed;
+  std::size_t number = 0;
+  for (std::size_t first = 0; first < steps_.size();) {
+    const std::size_t count = region_length(first, inputs);
     std::vector<RegionPart> parts;
     std::vector<Run> runs;
     for (std::size_t i = first; i < first + count; ++i) {
@@ -188,22 +191,20 @@ void SplitSequential::place_regions(HaloRegions regions, std::int64_t batch) {
       runs.push_back(steps_[i].run);
     }
     const Run each = one_after_the_other(std::move(runs));
-    const Run shared = region_step(std::move(parts), inputs_[first]->layout, each);
-    if (regions == HaloRegions::kMeasured && !is_faster(shared, each, *inputs_[first], batch, type)) continue;
-    merge(first, count, shared);
+    const Run shared = count > 0 ? region_step(std::move(parts), inputs[first]->layout, each) : nullptr;
+    if (shared && (regions == HaloRegions::kAll || is_faster(shared, each, *inputs[first], batch, type))) {
+      placed.push_back(region_of(first, count, shared, ++number));
+      first += count;
+    } else {
+      placed.push_back(steps_[first++]);
+    }
   }
+  steps_ = std::move(placed);
 }
 
-void SplitSequential::merge(std::size_t first, std::size_t count, Run shared) {
-  const auto begin = static_cast<std::ptrdiff_t>(first);
-  const auto end = begin + static_cast<std::ptrdiff_t>(count);
-  LayerStep region{steps_[first].name + " to " + steps_[first + count - 1].name, "HaloRegion", std::move(shared)};
-  steps_.erase(steps_.begin() + begin + 1, steps_.begin() + end);
-  steps_[first] = std::move(region);
-  inputs_.erase(inputs_.begin() + begin + 1, inputs_.begin() + end);
-  const std::string name = "  halo region " + std::to_string(++regions_);
-  for (std::size_t i = 0; i < count; ++i) rows_[first + merged_ + i] += name;
-  merged_ += count - 1;
+LayerStep SplitSequential::region_of(std::size_t first, std::size_t count, Run shared, std::size_t number) {
+  for (std::size_t i = first; i < first + count; ++i) rows_[i] += "  halo region " + std::to_string(number);
+  return {steps_[first].name + " to " + steps_[first + count - 1].name, "HaloRegion", std::move(shared)};
 }
 
 Flow SplitSequential::forward(const Tensor& x) const {

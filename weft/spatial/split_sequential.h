@@ -48,21 +48,20 @@ class SplitSequential {
 
   void append(const std::string& name, const std::shared_ptr<torch::nn::Module>& module);
   void append_linear(const std::string& name, const std::shared_ptr<torch::nn::Module>& module);
-  void propagate(at::Tensor x);
-  void place_regions(HaloRegions regions, std::int64_t batch);
+  // What comes to each step: tiles without data, or none where it is no tiles.
+  using Inputs = std::vector<std::optional<DistTensor>>;
+  [[nodiscard]] Inputs propagate(at::Tensor x);
+  void place_regions(HaloRegions regions, const Inputs& inputs, std::int64_t batch);
   // How many steps from `first` on make a region: the longest run with two exchanges or more, which ends in one.
-  [[nodiscard]] std::size_t region_length(std::size_t first) const;
-  void merge(std::size_t first, std::size_t count, Run shared);
+  [[nodiscard]] std::size_t region_length(std::size_t first, const Inputs& inputs) const;
+  [[nodiscard]] LayerStep region_of(std::size_t first, std::size_t count, Run shared, std::size_t number);
 
   torch::nn::Sequential net_;
   LayoutPtr layout_;
   std::int64_t seed_;  // of dropout's masks
   std::vector<LayerStep> steps_;
-  std::vector<std::optional<DistTensor>> inputs_;  // of the steps, without data; none where they are no tiles
   std::vector<std::shared_ptr<SplitLinear>> linears_;
   std::vector<std::string> rows_;
-  std::size_t regions_ = 0;  // so far
-  std::size_t merged_ = 0;   // steps fewer than layers
 };
 
 // `input_shape` is that of the whole input, [batch, channels, ...] or [channels, ...]. Rank 0's weights count. Throws

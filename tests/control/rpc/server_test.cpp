@@ -1,7 +1,6 @@
 // The control plane over real connections: set-up by key, and what is refused while others go on.
 #include "weft/control/rpc/server.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "switchml.grpc.pb.h"
+#include "weft/aggregation/socket_address.h"
 #include "weft/control/client.h"
 #include "weft/control/proof.h"
 #include "weft/control/rpc/metadata.h"
@@ -297,10 +297,7 @@ TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
 
 int connect_to(std::uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(kLoopback);
-  name.sin_port = htons(port);
+  const sockaddr_in name = aggregation::to_socket_address({kLoopback, port});
   EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
   return fd;
 }
