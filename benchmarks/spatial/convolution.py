@@ -1,6 +1,6 @@
 """Two convolutions, 3 -> 64 -> 64 channels of 3x3, forward and backward, on tiles: all ranks against rank 0 alone.
 
-mpirun -n 2 python benchmarks/spatial/convolution.py [--sizes 64 256] [--batch 32] [--repeats 5] [--pool]
+mpirun -n 2 python benchmarks/spatial/convolution.py [--sizes 64 256] [--batch 32] [--rounds 5] [--pool]
 
 All sides run in the same processes with one thread a rank, so they share allocator settings; while rank 0 computes
 alone the others sleep. Besides the tiles there is a ceiling, the same tiles by plain torch layers without any
@@ -21,6 +21,10 @@ import weft
 from weft import spatial
 
 
+def median(values: Tensor) -> float:
+    return values.median().item()
+
+
 def report(name: str, value: float, unit: str, peer: str, ratio: float) -> None:
     figure = {"name": name, "value": round(value, 3), "unit": unit, "peer": peer, "ratio": round(ratio, 3)}
     if weft.world().rank == 0:
@@ -28,21 +32,23 @@ def report(name: str, value: float, unit: str, peer: str, ratio: float) -> None:
 
 
 def report_times(name: str, times: dict[str, Tensor]) -> None:
+    """Medians; of ratios, of those within a round."""
     for i, clock in enumerate(("step", "processor time")):
-        one, wrapped, tiles, ceiling = (times[side][i].item() for side in ("one", "wrapped", "tiles", "ceiling"))
-        speed = f"one rank {one:.1f} ms, speed-up {one / tiles:.2f}, without exchange {one / ceiling:.2f}"
-        report(f"{name}/{clock}", tiles, "ms", speed, tiles / one)
-        report(f"{name}/single rank/{clock}", wrapped, "ms", f"plain layers {one:.1f} ms", wrapped / one)
+        one, wrapped, tiles, ceiling = (times[side][:, i] for side in ("one", "wrapped", "tiles", "ceiling"))
+        plain = f"{median(one):.1f} ms"
+        speed = f"speed-up {median(one / tiles):.2f}, without exchange {median(one / ceiling):.2f}"
+        report(f"{name}/{clock}", median(tiles), "ms", f"one rank {plain}, {speed}", median(tiles / one))
+        report(f"{name}/single rank/{clock}", median(wrapped), "ms", f"plain layers {plain}", median(wrapped / one))
 
 
-def run(sides: Sides, repeats: int) -> None:
+def run(sides: Sides, rounds: int) -> None:
     name = f"spatial/convolution/{'x'.join(map(str, sides.shape))}/{sides.comm.size}"
     one, tiles = sides.peaks()
     report(f"{name}/memory", tiles / 2**20, "MiB", f"one rank {one / 2**20:.0f} MiB", tiles / one)
-    times = sides.times(repeats)
+    times = sides.times(rounds)
     report_times(name, times)
     exchange = sides.exchange_time()
-    report(f"{name}/exchange", exchange, "ms", "step", exchange / times["tiles"][0].item())
+    report(f"{name}/exchange", exchange, "ms", "step", exchange / median(times["tiles"][:, 0]))
     report(f"{name}/halo", sides.halo_bytes() / 1024, "KiB", "received forward", 1)
 
 
@@ -50,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pool", action="store_true", help="all sides' tensors in reused memory")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -58,7 +64,7 @@ def main() -> None:
         weft.memory.pool()
     grid = spatial.Grid(weft.world().size, 1)
     for size in arguments.sizes:
-        run(Sides(grid, size, arguments.batch), arguments.repeats)
+        run(Sides(grid, size, arguments.batch), arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -67,10 +67,11 @@ class Sides:
         whole = spatial.DistTensor.tile_of(self.image(), self.layout)
         return whole.with_local(whole.local.clone())
 
-    def times(self, repeats: int) -> dict[str, Tensor]:
-        """Medians, by the clock and of processor time; the slowest rank counts.
+    def times(self, rounds: int) -> dict[str, Tensor]:
+        """[rounds, 2]: by the clock and of processor time; the slowest rank counts.
 
-        One side after the other, each warmed up: after a change of sizes a step also pays for other memory.
+        The sides take turns, so that a machine that gets slower does so for all of them. Each is warmed up at its turn:
+        after a change of sizes a step also pays for other memory.
         """
         image, tile = self.image(), self.tile()
         runs: dict[str, Callable[[], Tensor]] = {
@@ -79,9 +80,12 @@ class Sides:
             "tiles": lambda: self._all(lambda: step(self.tiled, tile)),
             "ceiling": lambda: self._all(lambda: step(self.plain, tile.local)),
         }
-        return {
-            name: torch.stack([run() for _ in range(repeats + 1)][1:]).median(0).values for name, run in runs.items()
-        }
+        taken: dict[str, list[Tensor]] = {name: [] for name in runs}
+        for _ in range(rounds):
+            for name, run in runs.items():
+                run()
+                taken[name].append(run())
+        return {name: torch.stack(times) for name, times in taken.items()}
 
     def peaks(self) -> tuple[float, float]:
         """Of rank 0 with the whole image, and of the largest rank with its tile. Before times, which leave memory."""
