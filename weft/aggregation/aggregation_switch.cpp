@@ -6,9 +6,10 @@
 namespace weft::aggregation {
 
 AggregationSwitch::Sender AggregationSwitch::by_address(const Address& from, std::size_t size) {
+  if (from == latest_.from && changes_ == latest_.changes) return latest_.sender;
   auto found = by_source_.find(from);
   if (found == by_source_.end()) found = by_source_.find({from.ipv4, 0});
-  if (found != by_source_.end()) return found->second;
+  if (found != by_source_.end()) return (latest_ = {from, changes_, found->second}).sender;
   reject_stray(Rejected::kUnknownSource, size);
   return {};
 }

@@ -52,6 +52,13 @@ class AggregationSwitch {
   [[nodiscard]] std::uint16_t choose_port(Mode mode) const;
   void reject_stray(Rejected cause, std::size_t bytes);
 
+  // Packets come in runs.
+  struct Latest {
+    Address from;
+    std::uint64_t changes = 0;  // found after so many
+    Sender sender;
+  };
+
   SwitchLimits limits_;
   std::uint64_t epoch_;
   std::uint32_t last_job_ = 0;
@@ -64,6 +71,7 @@ class AggregationSwitch {
   std::map<std::uint64_t, std::unique_ptr<AdmittedJob>> jobs_;  // by session
   std::unordered_map<std::uint32_t, AdmittedJob*> by_number_;   // extended
   std::map<Address, Sender> by_source_;                         // SwitchML's format names neither job nor rank
+  Latest latest_;                                               // of by_source_
 };
 
 }  // namespace weft::aggregation

@@ -28,32 +28,33 @@ void FloatItem::begin(std::span<const std::byte> exponents, std::size_t blocks) 
 
 // visit(scale, where the block begins, its size)
 template <class Visit>
-void FloatItem::for_each_block(std::size_t elements, Visit&& visit) {
-  integers_.resize(elements);
+void FloatItem::for_each_block(std::size_t elements, Visit&& visit) const {
   for (std::size_t block = 0; block < scales_.size(); ++block) {
     const std::size_t begin = block * block_elements_;
     visit(scales_[block], begin, std::min(block_elements_, elements - begin));
   }
 }
 
-void FloatItem::quantise(std::span<const float> item, int round, std::span<std::byte> elements) {
+void FloatItem::quantise(std::span<const float> item, int round, std::span<std::byte> elements,
+                         Scratch& integers) const {
+  integers.resize(item.size());
   for_each_block(item.size(), [&](const BlockScale& scale, std::size_t begin, std::size_t size) {
-    const auto integers = std::span(integers_).subspan(begin, size);
+    const auto part = std::span(integers).subspan(begin, size);
     if (round < scale.rounds()) {
-      scale.quantise(item.subspan(begin, size), round, integers);
+      scale.quantise(item.subspan(begin, size), round, part);
     } else {
-      std::ranges::fill(integers, 0);  // only other blocks of the packet need this round
+      std::ranges::fill(part, 0);  // only other blocks of the packet need this round
     }
   });
-  write_elements(elements, integers_);
+  write_elements(elements, integers);
 }
 
-void FloatItem::accept(std::span<const std::byte> elements, int round, std::span<float> item) {
-  integers_.resize(item.size());
-  set_elements(integers_, elements);
+void FloatItem::accept(std::span<const std::byte> elements, int round, std::span<float> item, Scratch& integers) {
+  integers.resize(item.size());
+  set_elements(integers, elements);
   if (rounds_ > 1) values_.resize(item.size());
   for_each_block(item.size(), [&](const BlockScale& scale, std::size_t begin, std::size_t size) {
-    const auto sums = std::span<const std::int32_t>(integers_).subspan(begin, size);
+    const auto sums = std::span<const std::int32_t>(integers).subspan(begin, size);
     if (rounds_ == 1) return scale.dequantise(sums, item.subspan(begin, size));
     if (round < scale.rounds()) scale.accumulate(sums, round, std::span(values_).subspan(begin, size));
   });

@@ -17,6 +17,10 @@ void write_ranges(std::span<const float> item, std::size_t block_elements, std::
 // The scales of an item's blocks, once the exponents of all workers are known.
 class FloatItem {
  public:
+  // Integers on their way between floats and packets. Shared by the items of a sum: hundreds of their own would take
+  // the place of what has to be in the cache.
+  using Scratch = std::vector<std::int32_t>;
+
   FloatItem(int workers, std::size_t block_elements) : workers_(workers), block_elements_(block_elements) {}
 
   // Takes the exponents that the switch returned.
@@ -24,19 +28,18 @@ class FloatItem {
   // Of its block that needs most.
   [[nodiscard]] int rounds() const { return rounds_; }
 
-  void quantise(std::span<const float> item, int round, std::span<std::byte> elements);
+  void quantise(std::span<const float> item, int round, std::span<std::byte> elements, Scratch& integers) const;
   // After the last round `item` holds the sums.
-  void accept(std::span<const std::byte> elements, int round, std::span<float> item);
+  void accept(std::span<const std::byte> elements, int round, std::span<float> item, Scratch& integers);
 
  private:
   template <class Visit>
-  void for_each_block(std::size_t elements, Visit&& visit);
+  void for_each_block(std::size_t elements, Visit&& visit) const;
 
   int workers_;
   std::size_t block_elements_;
   int rounds_ = 0;
   std::vector<BlockScale> scales_;
-  std::vector<std::int32_t> integers_;
   std::vector<double> values_;  // kept between rounds; empty for items of one
 };
 

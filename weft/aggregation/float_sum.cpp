@@ -44,7 +44,7 @@ class FloatSum final : public Operation {
     if (stream.round >= 0) {
       const std::span<const float> mine = floats(stream.item);
       used = 4 * mine.size();
-      stream.scales.quantise(mine, stream.round, body.elements.first(used));
+      stream.scales.quantise(mine, stream.round, body.elements.first(used), integers_);
     }
     std::fill(body.elements.begin() + static_cast<std::ptrdiff_t>(used), body.elements.end(), std::byte{0});
     std::fill(body.exponents.begin(), body.exponents.end(), std::byte{0});
@@ -106,10 +106,10 @@ class FloatSum final : public Operation {
     const bool last = stream.round + 1 == stream.scales.rounds();
     const auto elements = result.elements.first(4 * mine.size());
     if constexpr (std::is_same_v<Number, float>) {
-      stream.scales.accept(elements, stream.round, mine);
+      stream.scales.accept(elements, stream.round, mine, integers_);
     } else {
       copy_.resize(mine.size());
-      stream.scales.accept(elements, stream.round, copy_);
+      stream.scales.accept(elements, stream.round, copy_, integers_);
       if (last) std::ranges::transform(copy_, mine.begin(), [](float x) { return Number::from_float(x); });
     }
     if (last) done_ += static_cast<std::int64_t>(mine.size());
@@ -121,6 +121,7 @@ class FloatSum final : public Operation {
   std::span<Number> out_;
   std::vector<Stream> streams_;
   std::vector<float> copy_;
+  FloatItem::Scratch integers_;
   std::int64_t done_ = 0;
   std::int64_t extra_rounds_ = 0;
 };

@@ -77,6 +77,21 @@ struct Message {
   }
 };
 
+// As few pieces of memory as hold the packets: those that lie one behind the other are one.
+std::span<iovec> gather(std::span<const Outbox::Packet> packets, std::span<iovec> pieces) {
+  std::size_t count = 0;
+  const std::byte* end = nullptr;
+  for (const Outbox::Packet& packet : packets) {
+    if (packet.data() == end) {
+      pieces[count - 1].iov_len += packet.size();
+    } else {
+      pieces[count++] = {const_cast<std::byte*>(packet.data()), packet.size()};
+    }
+    end = packet.data() + packet.size();
+  }
+  return pieces.first(count);
+}
+
 timespec to_timespec(Duration duration) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
   return {seconds.count(), (duration - seconds).count()};
@@ -136,10 +151,7 @@ void UdpTransport::send_run(const Address& to, std::span<const Outbox::Packet> p
 // later.
 bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> packets) {
   std::array<iovec, kMostSegments> pieces;
-  for (std::size_t i = 0; i < packets.size(); ++i) {
-    pieces[i] = {const_cast<std::byte*>(packets[i].data()), packets[i].size()};
-  }
-  Message message({pieces.data(), packets.size()});
+  Message message(gather(packets, pieces));
   message.peer = to_socket_address(to);
   if (packets.size() > 1) message.ask_for_segments_of(static_cast<std::uint16_t>(packets[0].size()));
   while (::sendmsg(socket_.get(), &message.header, 0) < 0) {

@@ -20,11 +20,13 @@ Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const
       overtaking_(slots_.size(), retransmission.overtaken_by),
       first_operation_(admission.first_operation),
       next_due_(kNever) {
-  // At once for the largest packet: they must not move while they wait to be sent.
+  // Packets that leave together lie side by side, for fewer pieces to gather: those of a turn, from slot to slot.
   const Layout& layout = identity.layout;
   const std::size_t largest = packet_size(layout.mode, full_shape(layout.mode, layout.packet_elements));
-  for (WorkerSlot& slot : slots_) {
-    for (WorkerSlot::SentPacket& packet : slot.sent) packet.bytes.reserve(largest);
+  packets_ = std::make_unique_for_overwrite<std::byte[]>(2 * slots_.size() * largest);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].sent[0].memory = packets_.get() + i * largest;
+    slots_[i].sent[1].memory = packets_.get() + (slots_.size() + i) * largest;
   }
 }
 
@@ -60,9 +62,9 @@ void Worker::send_next(int index, Time now, Outbox& out) {
   WorkerSlot::SentPacket& packet = slot.last();
   packet.head = head;
   packet.shape = operation_->shape(index);
-  packet.bytes.resize(packet_size(head.mode, packet.shape));
-  operation_->fill(index, write_head(packet.bytes, head, packet.shape));
-  seal(packet.bytes, head.mode, identity_.key);
+  packet.size = packet_size(head.mode, packet.shape);
+  operation_->fill(index, write_head(packet.bytes(), head, packet.shape));
+  seal(packet.bytes(), head.mode, identity_.key);
   slot.waiting = true;
   slot.tries = 0;
   slot.first_sent_at = slot.sent_at = now;
@@ -73,7 +75,7 @@ void Worker::send_next(int index, Time now, Outbox& out) {
 }
 
 void Worker::transmit(const WorkerSlot::SentPacket& packet, Outbox& out) {
-  out.add_kept(identity_.switch_address, packet.bytes);
+  out.add_kept(identity_.switch_address, packet.bytes());
   ++counts_.sent;
 }
 
@@ -202,8 +204,8 @@ bool Worker::replaying() const {
 void Worker::readdress(WorkerSlot::SentPacket& packet) {
   packet.head.job = admission_.job;
   packet.head.epoch = admission_.epoch;
-  (void)write_head(packet.bytes, packet.head, packet.shape);
-  seal(packet.bytes, packet.head.mode, identity_.key);
+  (void)write_head(packet.bytes(), packet.head, packet.shape);
+  seal(packet.bytes(), packet.head.mode, identity_.key);
 }
 
 void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {

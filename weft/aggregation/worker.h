@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -84,6 +85,7 @@ class Worker {
   RetransmissionOptions options_;
   RoundTrip round_trip_;
   std::vector<WorkerSlot> slots_;
+  std::unique_ptr<std::byte[]> packets_;  // of the slots
   Overtaking overtaking_;
   Operation* operation_ = nullptr;
   std::uint64_t operations_ = 0;  // begun

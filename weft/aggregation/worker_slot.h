@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "weft/aggregation/packet.h"
 #include "weft/aggregation/time.h"
@@ -17,7 +16,10 @@ struct WorkerSlot {
   struct SentPacket {
     Head head;
     Shape shape;
-    std::vector<std::byte> bytes;
+    std::byte* memory = nullptr;  // for the largest packet
+    std::size_t size = 0;
+
+    [[nodiscard]] std::span<std::byte> bytes() const { return {memory, size}; }
   };
 
   std::uint64_t turns = 0;  // begun so far: the next packet's sequence
