@@ -53,6 +53,29 @@ TEST(UdpTransport, WakeEndsAWaitAtOnceWhetherItLooksOrSleeps) {
   }
 }
 
+// Some lie side by side, some do not, and some not in the order of their memory.
+TEST(UdpTransport, PacketsAreGatheredFromWhereverTheyLie) {
+  auto sender = on_loopback();
+  auto receiver = on_loopback();
+  std::vector<std::byte> memory(8 * 64);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i / 64);
+  const std::vector<int> order{0, 1, 2, 5, 6, 4, 3, 7, 7, 0};
+  Outbox out;
+  for (const int i : order)
+    out.add_kept(receiver.local(), std::span(memory).subspan(64 * static_cast<std::size_t>(i), 64));
+  sender.send(out);
+  std::vector<int> seen;
+  while (seen.size() < order.size() && receiver.receive(5s, [&](const PacketRun& run) {
+    run.for_each([&](std::span<const std::byte> packet) {
+      ASSERT_EQ(packet.size(), 64U);
+      EXPECT_EQ(packet[0], packet[63]);
+      seen.push_back(std::to_integer<int>(packet[0]));
+    });
+  })) {
+  }
+  EXPECT_EQ(seen, order);
+}
+
 TEST(UdpTransport, PacketsArriveWholeAndInOrder) {
   auto sender = on_loopback();
   auto receiver = on_loopback();
