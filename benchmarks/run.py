@@ -18,7 +18,7 @@ MPIRUN = str(ROOT / "scripts" / "mpirun")
 # What to start for each folder of benchmarks/; every program prints its figures as JSON lines.
 SUITES: dict[str, list[list[str]]] = {
     "aggregation": [
-        [str(ROOT / "build/release/benchmarks/loopback"), "2", "64"],
+        [str(ROOT / "build/release/benchmarks/loopback"), "2", "512"],
         [str(ROOT / "build/release/benchmarks/links"), "0", "100", "4", "8"],
         [str(ROOT / "build/release/benchmarks/links"), "0", "0", "4"],
         [str(ROOT / "build/release/benchmarks/links"), "1", "0", "4"],
