@@ -92,7 +92,8 @@ def _images(described: dict[str, Any]) -> Markup:
         raise ValueError("expected a list of images")
     if channels * height * width * min(len(images), MOST_IMAGES) > MOST_PIXELS:
         raise ValueError("is too large to be shown")
-    zoom = max(1, round(96 / max(height, width)))
+    many = len(images) > 24  # a layer's filters are for a glance, a dozen reconstructions for a look
+    zoom = max(1, round((40 if many else 96) / max(height, width)))
     shown = []
     for image in images[:MOST_IMAGES]:
         label = str(image.get("label", "")) if isinstance(image, dict) else ""
@@ -100,7 +101,7 @@ def _images(described: dict[str, Any]) -> Markup:
         shown.append(element("figure", _image(content, label, width=width * zoom, height=height * zoom), label))
     more = len(images) - len(shown)
     note = element("p", f"and {more} more", class_="soft") if more else Markup("")
-    return join([element("div", *shown, class_="images"), note])
+    return join([element("div", *shown, class_="images many" if many else "images"), note])
 
 
 def _size(described: dict[str, Any], name: str) -> int:
