@@ -430,12 +430,12 @@ def several(draw: Draw) -> Case:
 
 
 def _least_field(chain: list[nn.Module], dims: int) -> list[int]:
-    """With fewer cells the last layer would have no results."""
+    """With fewer cells the last layer would have no results, or torch crash where a window has no cell at all."""
     cells = [1] * dims
     for module in reversed(chain):
         if hasattr(module, "kernel_size"):
             window = zip(cells, module.kernel_size, module.stride, module.padding, module.dilation, strict=True)
-            cells = [max(1, (n - 1) * s + d * (k - 1) + 1 - 2 * p) for n, k, s, p, d in window]
+            cells = [max(d, (n - 1) * s + d * (k - 1) + 1 - 2 * p) for n, k, s, p, d in window]
     return cells
 
 
