@@ -4,6 +4,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
 #include <gtest/gtest.h>
@@ -14,6 +15,13 @@ namespace {
 using at::Tensor;
 
 bool close(const Tensor& a, const Tensor& b) { return a.sizes() == b.sizes() && at::allclose(a, b, 1e-12, 1e-12); }
+
+std::tuple<Tensor, Tensor, Tensor> torch_gradients(const Tensor& g, const Tensor& x, const Kernel& kernel) {
+  const std::vector<std::int64_t> none{0, 0};
+  const std::vector<std::int64_t> bias{kernel.weight.size(0)};
+  return at::convolution_backward(g, x, kernel.weight, at::OptionalIntArrayRef(bias), kernel.stride, kernel.padding,
+                                  kernel.dilation, false, none, kernel.groups, {true, true, true});
+}
 
 // 3 MiB a sample: convolved two at a time, with one left over.
 class LargeBatch : public testing::Test {
@@ -29,9 +37,7 @@ TEST_F(LargeBatch, IsConvolvedAsByTorch) {
 
 TEST_F(LargeBatch, GradientsAreTorchs) {
   const Tensor g = at::randn_like(kernel_.apply(x_));
-  const std::vector<std::int64_t> stride{2, 1}, padding{1, 0}, dilation{1, 2}, none{0, 0}, bias{4};
-  const auto wanted = at::convolution_backward(g, x_, kernel_.weight, at::OptionalIntArrayRef(bias), stride, padding,
-                                               dilation, false, none, 2, {true, true, true});
+  const auto wanted = torch_gradients(g, x_, kernel_);
   const auto [dx, dw, db] = kernel_.backward(g, x_, {true, true, true});
   EXPECT_TRUE(close(dx, std::get<0>(wanted)));
   EXPECT_TRUE(at::allclose(dw, std::get<1>(wanted), 1e-12, 1e-9));  // sums of 32,000 products, in another order
@@ -43,6 +49,18 @@ TEST_F(LargeBatch, GradientsThatNobodyWantsAreNotMade) {
   EXPECT_FALSE(dx.defined());
   EXPECT_TRUE(dw.defined());
   EXPECT_FALSE(db.defined());
+}
+
+// Weights' gradients of parts of the batch would be rounded to eight bits before they are added.
+TEST_F(LargeBatch, OfFewBitsIsSummedByTorch) {
+  const Tensor x = at::randn({24, 6, 256, 256}).to(at::kBFloat16);
+  kernel_.weight = kernel_.weight.to(at::kBFloat16);
+  kernel_.bias = kernel_.bias->to(at::kBFloat16);
+  const Tensor g = at::randn_like(kernel_.apply(x));
+  const auto wanted = torch_gradients(g, x, kernel_);
+  const auto [dx, dw, db] = kernel_.backward(g, x, {true, true, true});
+  EXPECT_TRUE(at::equal(dw, std::get<1>(wanted)));
+  EXPECT_TRUE(at::equal(db, std::get<2>(wanted)));
 }
 
 TEST_F(LargeBatch, KeepsChannelsLast) {

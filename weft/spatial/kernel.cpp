@@ -43,7 +43,9 @@ std::tuple<Tensor, Tensor, Tensor> differentiate(const Kernel& kernel, const Ten
 std::int64_t samples_together(const Tensor& x) {
   constexpr std::int64_t kCached = std::int64_t{8} << 20;
   const std::int64_t batch = x.size(0);
-  if (c10::GradMode::is_enabled() || !x.is_cpu() || !x.is_contiguous() || x.numel() == 0) return batch;
+  const bool sums_are_exact_enough = x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
+  if (c10::GradMode::is_enabled() || !x.is_cpu() || !x.is_contiguous() || x.numel() == 0 || !sums_are_exact_enough)
+    return batch;
   return std::clamp<std::int64_t>(kCached * batch / static_cast<std::int64_t>(x.nbytes()), 1, batch);
 }
 
