@@ -16,7 +16,7 @@ SlotPool::SlotPool(int slots, int workers, const Shape& largest)
 }
 
 SlotPool::Outcome SlotPool::add(const Packet& packet, const Turn& turn, int rank, std::uint32_t tag) {
-  const std::size_t index = 2 * packet.head.slot + packet.head.set;
+  const std::size_t index = index_of(packet.head.slot, packet.head.set);
   Sum& sum = sums_[index];
   if (turn < sum.turn) return Outcome::kLate;
   if (turn > sum.turn) {
@@ -31,12 +31,12 @@ SlotPool::Outcome SlotPool::add(const Packet& packet, const Turn& turn, int rank
 }
 
 std::span<const std::int32_t> SlotPool::elements(std::uint32_t slot, int set) const {
-  const std::size_t index = 2 * slot + static_cast<unsigned>(set);
+  const std::size_t index = index_of(slot, set);
   return {elements_.data() + index * largest_.elements, sums_[index].shape.elements};
 }
 
 std::span<const std::int8_t> SlotPool::exponents(std::uint32_t slot, int set) const {
-  const std::size_t index = 2 * slot + static_cast<unsigned>(set);
+  const std::size_t index = index_of(slot, set);
   return {exponents_.data() + index * largest_.exponents, sums_[index].shape.exponents};
 }
 

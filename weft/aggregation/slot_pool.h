@@ -58,9 +58,11 @@ class SlotPool {
     int missing = 0;  // workers; a counter, because a full bitmap can be overtaken
   };
 
-  [[nodiscard]] const Sum& sum(std::uint32_t slot, int set) const {
-    return sums_[2 * slot + static_cast<unsigned>(set)];
+  // Slots come one after the other, of one set: so they lie in memory.
+  [[nodiscard]] std::size_t index_of(std::uint32_t slot, int set) const {
+    return static_cast<std::size_t>(set) * static_cast<std::size_t>(slots_) + slot;
   }
+  [[nodiscard]] const Sum& sum(std::uint32_t slot, int set) const { return sums_[index_of(slot, set)]; }
   [[nodiscard]] std::uint64_t& seen_word(std::size_t index, int rank);
   [[nodiscard]] bool was_seen(std::size_t index, int rank);
   void begin(std::size_t index, const Packet& packet, const Turn& turn, std::uint32_t tag);
@@ -72,7 +74,7 @@ class SlotPool {
   Shape largest_;
   std::size_t seen_words_;  // per sum
   int busy_ = 0;
-  std::vector<Sum> sums_;            // 2 * slot + set
+  std::vector<Sum> sums_;            // by index_of
   std::vector<std::uint64_t> seen_;  // bitmaps of workers
   std::vector<std::int32_t> elements_;
   std::vector<std::int8_t> exponents_;
