@@ -41,7 +41,14 @@ void SwitchLoop::run() {
 
 std::vector<Transport*> SwitchLoop::wait_for_packets() {
   std::vector<Transport*> ready;
-  if (::poll(waiting_.data(), waiting_.size(), transports_.size() > 1 ? kLongestWaitMs : -1) <= 0) return ready;
+  const auto are_here = [&](int milliseconds) { return ::poll(waiting_.data(), waiting_.size(), milliseconds) > 0; };
+  bool any = are_here(0);
+  if (!any) {
+    any = lookout_.find(Duration::max(), [&] { return are_here(0); }) ||
+          are_here(transports_.size() > 1 ? kLongestWaitMs : -1);
+    lookout_.end();
+  }
+  if (!any) return ready;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     if (waiting_[i].revents != 0) ready.push_back(transports_[i].get());
   }

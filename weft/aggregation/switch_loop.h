@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/aggregation/jobs.h"
+#include "weft/aggregation/lookout.h"
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/transport.h"
 #include "weft/files/file_descriptor.h"
@@ -38,6 +39,7 @@ class SwitchLoop {
   std::vector<std::unique_ptr<Transport>> transports_;
   files::FileDescriptor stops_;  // an eventfd
   std::vector<pollfd> waiting_;  // each transport, then stops_
+  Lookout lookout_;
   Outbox out_;
   std::uint64_t changes_ = 0;  // of the jobs, that the ports' filters know
   std::atomic<bool> stopping_ = false;

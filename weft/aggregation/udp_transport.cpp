@@ -2,7 +2,6 @@
 
 #include <netinet/udp.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -24,7 +23,6 @@ constexpr std::size_t kMostSegments = 64;
 constexpr std::size_t kMostBytes = 65'507;
 // Runs that one receive() hands in before its caller may send again.
 constexpr int kRunsPerBatch = 16;
-constexpr Duration kLookAgain = std::chrono::microseconds(50);
 constexpr Duration kLongestWaitForRoom = std::chrono::milliseconds(20);
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
@@ -180,19 +178,10 @@ bool UdpTransport::receive(Duration longest, const Receiver& receiver) {
   return any;
 }
 
-// To sleep and be woken takes tens of microseconds on an idle core, more where the machine is a virtual one. While
-// packets come in quicker succession it is cheaper to look again, and to give the core away between looks. Where they
-// come slowly, because of a slow link or a slow peer, nothing is burnt.
 bool UdpTransport::read_after_waiting(Duration longest, const Receiver& receiver) {
-  const Time start = steady_now();
-  const Time look_until = start + std::min(longest, last_wait_ < 2 * kLookAgain ? kLookAgain : Duration{0});
-  bool any = false;
-  while (!any && steady_now() < look_until) {
-    ::sched_yield();
-    any = read_run(receiver);
-  }
+  bool any = lookout_.find(longest, [&] { return read_run(receiver); });
   if (!any && wait(longest)) any = read_run(receiver);
-  last_wait_ = steady_now() - start;
+  lookout_.end();
   return any;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "weft/aggregation/lookout.h"
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/transport.h"
 #include "weft/files/file_descriptor.h"
@@ -52,7 +53,7 @@ class UdpTransport final : public Transport {
   bool gso_ = false;
   bool gro_ = false;
   std::uint64_t lost_ = 0;
-  Duration last_wait_{0};
+  Lookout lookout_;
   std::vector<std::byte> buffer_;
 };
 
