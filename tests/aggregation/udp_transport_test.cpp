@@ -29,6 +29,21 @@ void send(UdpTransport& from, const Address& to, int packets) {
   from.send(out);
 }
 
+// Of packets of 64 bytes that are all the same number.
+std::vector<int> numbers_from(const UdpTransport& sender, UdpTransport& receiver, std::size_t count) {
+  std::vector<int> seen;
+  while (seen.size() < count && receiver.receive(5s, [&](const PacketRun& run) {
+    EXPECT_EQ(run.from, sender.local());
+    run.for_each([&](std::span<const std::byte> packet) {
+      ASSERT_EQ(packet.size(), 64U);
+      EXPECT_EQ(packet[0], packet[63]);
+      seen.push_back(std::to_integer<int>(packet[63]));
+    });
+  })) {
+  }
+  return seen;
+}
+
 // Packets in quick succession make it look again before it sleeps; that must end with them.
 TEST(UdpTransport, WaitingBurnsNothing) {
   auto sender = on_loopback();
@@ -64,31 +79,14 @@ TEST(UdpTransport, PacketsAreGatheredFromWhereverTheyLie) {
   for (const int i : order)
     out.add_kept(receiver.local(), std::span(memory).subspan(64 * static_cast<std::size_t>(i), 64));
   sender.send(out);
-  std::vector<int> seen;
-  while (seen.size() < order.size() && receiver.receive(5s, [&](const PacketRun& run) {
-    run.for_each([&](std::span<const std::byte> packet) {
-      ASSERT_EQ(packet.size(), 64U);
-      EXPECT_EQ(packet[0], packet[63]);
-      seen.push_back(std::to_integer<int>(packet[0]));
-    });
-  })) {
-  }
-  EXPECT_EQ(seen, order);
+  EXPECT_EQ(numbers_from(sender, receiver, order.size()), order);
 }
 
 TEST(UdpTransport, PacketsArriveWholeAndInOrder) {
   auto sender = on_loopback();
   auto receiver = on_loopback();
   send(sender, receiver.local(), 200);  // several runs
-  std::vector<int> seen;
-  while (seen.size() < 200 && receiver.receive(5s, [&](const PacketRun& run) {
-    EXPECT_EQ(run.from, sender.local());
-    run.for_each([&](std::span<const std::byte> packet) {
-      ASSERT_EQ(packet.size(), 64U);
-      seen.push_back(std::to_integer<int>(packet[63]));
-    });
-  })) {
-  }
+  const std::vector<int> seen = numbers_from(sender, receiver, 200);
   ASSERT_EQ(seen.size(), 200U);
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int>(i));
 }

@@ -56,7 +56,7 @@ bool is_own_address(std::uint32_t ipv4) {
   bool own = false;
   for (const ifaddrs* entry = interfaces; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    own |= ntohl(reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr) == ipv4;
+    own |= aggregation::from_socket_address(*reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)).ipv4 == ipv4;
   }
   freeifaddrs(interfaces);
   return own;

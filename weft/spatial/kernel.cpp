@@ -57,11 +57,10 @@ void add_to(Tensor& sum, const Tensor& part) {
 }  // namespace
 
 Tensor Kernel::apply(const Tensor& x) const {
-  const std::vector<std::int64_t> sizes = result_sizes(x, *this);
-  if (x.is_meta()) return at::empty(sizes, x.options());
+  if (x.is_meta()) return at::empty(result_sizes(x, *this), x.options());
   const std::int64_t step = samples_together(x);
   if (step == x.size(0)) return convolve(*this, x);
-  Tensor y = at::empty(sizes, x.options());
+  Tensor y = at::empty(result_sizes(x, *this), x.options());
   for (std::int64_t first = 0; first < x.size(0); first += step) {
     const std::int64_t count = std::min(step, x.size(0) - first);
     y.narrow(0, first, count).copy_(convolve(*this, x.narrow(0, first, count)));

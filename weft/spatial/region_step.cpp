@@ -1,6 +1,5 @@
 #include "weft/spatial/region_step.h"
 
-#include <ATen/ops/convolution.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/pooling.h>
 
@@ -8,6 +7,7 @@
 #include <limits>
 
 #include "weft/spatial/elementwise.h"
+#include "weft/spatial/kernel.h"
 #include "weft/spatial/layer_options.h"
 #include "weft/spatial/region.h"
 #include "weft/spatial/share.h"
@@ -30,8 +30,7 @@ Part convolution_part(const ModulePtr& module) {
   if (conv->bias.defined()) part.weights.push_back(conv->bias);
   part.apply = [options](const Tensor& x, const std::vector<Tensor>& weights, const Sizes& padding) {
     const auto bias = weights.size() > 1 ? std::optional<Tensor>(weights[1]) : std::nullopt;
-    return at::convolution(x, weights[0], bias, options.stride, padding, options.dilation, /*transposed=*/false,
-                           Sizes(D, 0), options.groups);
+    return Kernel{weights[0], bias, options.stride, padding, options.dilation, options.groups}.apply(x);
   };
   return part;
 }
