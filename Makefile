@@ -49,13 +49,14 @@ test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ra
 
 test-kills:  ## training killed 50 times at random moments: some minutes
 	@WEFT_KILLS=50 $(VENV)/python -m pytest -q -p no:cacheprovider tests/python/weft_killed_test.py
+
 test-report: env  ## a run's report.html in headless Chromium, which this installs; a screenshot goes to docs/
 	@scripts/test_report.sh
 
 test-aggregation:  ## 10^8 elements summed in the simulator, each fuzz target for five minutes: half an hour
 	@scripts/test_aggregation.sh
 
-test-dpdk:  ## the DPDK transport on a veth, in a build of its own; installs libdpdk-dev
+test-dpdk:  ## the DPDK transport and `backend = dpdk` on veths, in a build of its own; installs libdpdk-dev
 	@scripts/test_dpdk.sh
 
 test-package:  ## `pip install .` into an empty prefix, and import

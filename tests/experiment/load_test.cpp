@@ -60,6 +60,7 @@ TEST(LoadTest, TheConvnetOfTheReference) {
   EXPECT_TRUE(experiment.model.split);
   EXPECT_EQ(experiment.split.mode, SplitSpec::Mode::kTiles);
   EXPECT_DOUBLE_EQ(experiment.dataset.sample, 0.1);
+  EXPECT_FALSE(experiment.dataset.shuffle);  // neon never does
   EXPECT_EQ(experiment.model.cost, Cost::kBinaryCrossEntropy);
   ASSERT_EQ(experiment.model.layers.size(), 6U);
   EXPECT_EQ(experiment.model.layers[0].kind, LayerKind::kConvolution);
@@ -97,8 +98,10 @@ TEST(LoadTest, RulesAndBiasesOfLaterFiles) {
 
 TEST(LoadTest, OverridesCount) {
   const Experiment experiment =
-      load_experiment(kExamples / "mnist_convnet.yaml", {"model.num_epochs=7", "backend.rng_seed=5"});
+      load_experiment(kExamples / "mnist_convnet.yaml",
+                      {"model.num_epochs=7", "backend.rng_seed=5", "datasets[0].shuffle=true"});
   EXPECT_EQ(experiment.model.epochs, 7);
+  EXPECT_TRUE(experiment.dataset.shuffle);
   EXPECT_EQ(experiment.seed, 5U);
   EXPECT_EQ(load_experiment(kExamples / "mnist_tuned.yaml", {"model.optimizer.rate=0.5"}).model.rule.rate, 0.5);
 }

@@ -65,9 +65,10 @@ std::uint64_t picked_session() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// What must be the same everywhere: it decides which way a sum goes, and what packets look like.
+// What must be the same everywhere: it decides which way a sum goes, and what packets look like. How a worker sends
+// them (backend) is its own affair.
 std::string shared_part(const aggregation::Config& config) {
-  return config.general.backend + " " + config.general.prepostprocessor + " mode=" + config.weft.mode +
+  return config.general.prepostprocessor + " mode=" + config.weft.mode +
          " packet_numel=" + std::to_string(config.general.packet_numel) + " exact=" + (config.weft.exact ? "1" : "0") +
          " job=" + config.weft.job + " switch=" + config.general.controller_ip + ":" +
          std::to_string(config.general.controller_port);
