@@ -97,9 +97,8 @@ TEST(LoadTest, RulesAndBiasesOfLaterFiles) {
 }
 
 TEST(LoadTest, OverridesCount) {
-  const Experiment experiment =
-      load_experiment(kExamples / "mnist_convnet.yaml",
-                      {"model.num_epochs=7", "backend.rng_seed=5", "datasets[0].shuffle=true"});
+  const Experiment experiment = load_experiment(
+      kExamples / "mnist_convnet.yaml", {"model.num_epochs=7", "backend.rng_seed=5", "datasets[0].shuffle=true"});
   EXPECT_EQ(experiment.model.epochs, 7);
   EXPECT_TRUE(experiment.dataset.shuffle);
   EXPECT_EQ(experiment.seed, 5U);
@@ -154,9 +153,10 @@ TEST(LoadTest, HugeNumbersAreRefused) {
 TEST(LoadTest, LaughsAreRefusedInBoundedMemory) {
   std::string laughs = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n";
   for (int i = 1; i < 40; ++i) {
+    const std::string name = "a" + std::to_string(i);
     const std::string below = "*a" + std::to_string(i - 1);
-    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + below;
-    for (int j = 1; j < 9; ++j) laughs += ", " + below;
+    laughs.append(name).append(": &").append(name).append(" [").append(below);
+    for (int j = 1; j < 9; ++j) laughs.append(", ").append(below);
     laughs += "]\n";
   }
   const auto peak = [] {

@@ -13,6 +13,9 @@ namespace {
 // A new job's port still has the filter of the last one for so long at most.
 constexpr int kLongestWaitMs = 20;
 
+// Answers leave as soon as they are worth a system call, still in the cache, and workers go on while others are summed.
+constexpr std::size_t kWorthSending = 32;
+
 std::vector<std::unique_ptr<Transport>> single(std::unique_ptr<Transport> transport) {
   std::vector<std::unique_ptr<Transport>> transports;
   transports.push_back(std::move(transport));
@@ -33,36 +36,37 @@ SwitchLoop::SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport)
 
 void SwitchLoop::run() {
   while (!stopping_) {
-    const std::vector<Transport*> ready = wait_for_packets();
-    follow_changes();
-    for (Transport* transport : ready) serve(*transport);
-  }
-}
-
-std::vector<Transport*> SwitchLoop::wait_for_packets() {
-  std::vector<Transport*> ready;
-  const auto are_here = [&](int milliseconds) { return ::poll(waiting_.data(), waiting_.size(), milliseconds) > 0; };
-  bool any = are_here(0);
-  if (!any) {
-    any = lookout_.find(Duration::max(), [&] { return are_here(0); }) ||
-          are_here(transports_.size() > 1 ? kLongestWaitMs : -1);
+    if (serve_all()) continue;
+    if (!lookout_.find(Duration::max(), [&] { return serve_all(); })) {
+      (void)any_ready(transports_.size() > 1 ? kLongestWaitMs : -1);
+    }
     lookout_.end();
   }
-  if (!any) return ready;
-  for (std::size_t i = 0; i < transports_.size(); ++i) {
-    if (waiting_[i].revents != 0) ready.push_back(transports_[i].get());
-  }
-  return ready;
 }
 
-void SwitchLoop::serve(Transport& transport) {
-  transport.receive(Duration{0}, [&](const PacketRun& run) {
+bool SwitchLoop::any_ready(int milliseconds) { return ::poll(waiting_.data(), waiting_.size(), milliseconds) > 0; }
+
+bool SwitchLoop::serve_all() {
+  follow_changes();
+  const bool single = transports_.size() == 1;  // needs no question which of them
+  if (!single && !any_ready(0)) return false;
+  bool any = false;
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (single || waiting_[i].revents != 0) any |= serve(*transports_[i]);
+  }
+  return any;
+}
+
+bool SwitchLoop::serve(Transport& transport) {
+  const bool any = transport.receive(Duration{0}, [&](const PacketRun& run) {
     const Time now = steady_now();
     jobs_.with_switch([&](AggregationSwitch& aggregation) {
       run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, run.from, now, out_); });
     });
+    if (out_.size() >= kWorthSending) transport.send(out_);
   });
   transport.send(out_);
+  return any;
 }
 
 // The first port stays open: strangers are counted there, and told where a job is unknown.

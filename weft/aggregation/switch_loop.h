@@ -31,8 +31,11 @@ class SwitchLoop {
   void stop();
 
  private:
-  [[nodiscard]] std::vector<Transport*> wait_for_packets();
-  void serve(Transport& transport);
+  // Whether packets are here, or stop() was called, within so long; -1: for ever.
+  bool any_ready(int milliseconds);
+  // A batch of each port that has packets, and of this one; whether there were any.
+  bool serve_all();
+  bool serve(Transport& transport);
   void follow_changes();
 
   Jobs& jobs_;

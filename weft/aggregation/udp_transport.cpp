@@ -171,7 +171,7 @@ bool UdpTransport::wait_for_room() const {
 
 bool UdpTransport::receive(Duration longest, const Receiver& receiver) {
   bool any = read_run(receiver);
-  if (!any) any = read_after_waiting(longest, receiver);
+  if (!any && longest > Duration{0}) any = read_after_waiting(longest, receiver);
   for (int run = 1; any && run < kRunsPerBatch; ++run) {
     if (!read_run(receiver)) break;
   }

@@ -43,7 +43,8 @@ void read_dataset(const Value& value, Experiment& experiment, Problems& problems
   dataset.sample = fraction_of_sample(fields.number("sample_pct", {.least = 0, .most = 100}).value_or(100));
   dataset.cache = fields.text("serialized_path").value_or("");
   dataset.test_images = fields.integer("num_test_sample", kCount);
-  dataset.shuffle = fields.boolean("shuffle").value_or(dataset.shuffle);  // weft's own key: neon takes images as they come
+  dataset.shuffle =
+      fields.boolean("shuffle").value_or(dataset.shuffle);  // weft's own key: neon takes images as they come
   if (dataset.kind == "toy_images") {
     dataset.images = fields.integer("num_examples", kSize).value_or(dataset.images);
     dataset.shape = pair_of(fields.sizes("ifmshape"), dataset.shape);
