@@ -1,17 +1,23 @@
 // Sums through a switch on this host's loopback: bandwidth, and processor time for each packet.
 //
 // loopback [workers [window [part of a case's name [rounds]]]]: prints one JSON line a figure; ratios are against what
-// docs/aggregation.md promises.
+// docs/aggregation.md promises, and against an echo: the same packets in and out without a look into them, which is
+// what the kernel takes.
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/aggregation/live_job.h"
+#include "weft/aggregation/packet.h"
 
 namespace {
 
@@ -50,6 +56,80 @@ struct Figures {
   double retransmitted = 0;       // share of packets
 };
 
+// Sends every packet back to where it came from.
+class Echo {
+ public:
+  explicit Echo(const UdpOptions& options) : transport_(options), thread_([this] { run(); }) {}
+  ~Echo() {
+    stopping_ = true;
+    transport_.wake();
+    thread_.join();
+  }
+  Echo(const Echo&) = delete;
+  Echo& operator=(const Echo&) = delete;
+
+  [[nodiscard]] Address address() const { return transport_.local(); }
+  [[nodiscard]] double cpu_seconds() { return ::cpu_seconds(thread_); }
+
+ private:
+  void run() {
+    Outbox out;
+    while (!stopping_) {
+      transport_.receive(std::chrono::milliseconds(100), [&](const PacketRun& run) {
+        run.for_each([&](std::span<const std::byte> packet) { out.add_kept(run.from, packet); });
+        transport_.send(out);
+      });
+    }
+  }
+
+  std::atomic<bool> stopping_ = false;
+  UdpTransport transport_;
+  std::thread thread_;
+};
+
+// Keeps `window` packets under way until `count` have come back.
+void ask(UdpTransport& transport, const Address& echo, std::size_t packet_bytes, std::size_t window,
+         std::size_t count) {
+  const std::vector<std::byte> packets(window * packet_bytes);
+  Outbox out;
+  std::size_t sent = 0;
+  const auto send = [&](std::size_t wanted) {
+    for (std::size_t i = 0; i < wanted && sent < count; ++i, ++sent) {
+      out.add_kept(echo, std::span(packets).subspan(i * packet_bytes, packet_bytes));
+    }
+    transport.send(out);
+  };
+  send(window);
+  for (std::size_t back = 0; back < count;) {
+    std::size_t came = 0;
+    const bool any = transport.receive(std::chrono::seconds(5), [&](const PacketRun& run) {
+      run.for_each([&](std::span<const std::byte>) { ++came; });
+    });
+    if (!any) throw std::runtime_error("loopback: the echo lost packets");
+    back += came;
+    send(came);
+  }
+}
+
+// Of an echo's processor time, for each packet of this job's size that it receives and sends.
+double echo_nanoseconds(const LiveOptions& options) {
+  UdpOptions udp;
+  udp.local = kLoopback;
+  udp.segmentation = options.segmentation;
+  Echo echo(udp);
+  const std::size_t packet_bytes = packet_size(options.mode, full_shape(options.mode, options.packet_elements));
+  const std::size_t count = static_cast<std::size_t>(rounds) * kElements / options.packet_elements;
+  std::vector<std::thread> askers;
+  for (int i = 0; i < options.workers; ++i) {
+    askers.emplace_back([&] {
+      UdpTransport transport(udp);
+      ask(transport, echo.address(), packet_bytes, static_cast<std::size_t>(options.window), count);
+    });
+  }
+  for (std::thread& asker : askers) asker.join();
+  return 1e9 * echo.cpu_seconds() / (static_cast<double>(count) * options.workers);
+}
+
 template <class Number>
 Figures measure(const LiveOptions& options) {
   LiveSwitch target;
@@ -84,12 +164,16 @@ Figures measure(const LiveOptions& options) {
 
 template <class Number>
 void run(const std::string& name, const LiveOptions& options) {
+  const double echo_before = echo_nanoseconds(options);
   const Figures figures = measure<Number>(options);
+  const double echo = (echo_before + echo_nanoseconds(options)) / 2;
   const std::string full = name + "/" + std::to_string(options.workers);
   report("bandwidth/" + full, figures.median_gigabits, "Gbit/s", "promised 4 Gbit/s",
          figures.median_gigabits / kPromisedGigabits);
   report("switch_cpu_per_packet/" + full, figures.switch_nanoseconds, "ns", "promised 400 ns",
          figures.switch_nanoseconds / kPromisedNanoseconds);
+  report("switch_cpu_beside_echo/" + full, figures.switch_nanoseconds, "ns", "echo " + std::to_string(echo) + " ns",
+         figures.switch_nanoseconds / echo);
   report("worker_cpu_per_packet/" + full, figures.worker_nanoseconds, "ns",
          "retransmitted " + std::to_string(figures.retransmitted), 1);
 }
