@@ -1,0 +1,119 @@
+// When the switch's loop sends what it has summed, and when it ends; without a network.
+#include "weft/aggregation/switch_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "tests/aggregation/switch_driver.h"
+
+namespace weft::aggregation {
+namespace {
+
+using Batch = std::vector<std::vector<Bytes>>;  // runs of packets
+
+// Hands one batch in, then nothing; calls `idle` when nothing is left.
+class ScriptedTransport final : public Transport {
+ public:
+  explicit ScriptedTransport(Batch batch)
+      : batch_(std::move(batch)), ready_(::eventfd(batch_.empty() ? 0 : 1, EFD_CLOEXEC)) {}
+
+  [[nodiscard]] Address local() const override { return {0x7f000001, 1}; }
+  void send(Outbox& out) override {
+    sent += out.size();
+    out.clear();
+  }
+  bool receive(Duration, const Receiver& receiver) override {
+    if (batch_.empty()) {
+      idle();
+      return false;
+    }
+    for (const std::vector<Bytes>& run : std::exchange(batch_, {})) {
+      Bytes bytes;
+      for (const Bytes& packet : run) bytes.insert(bytes.end(), packet.begin(), packet.end());
+      sent_before_run.push_back(sent);
+      receiver({bytes, run.front().size(), worker_address(0)});
+    }
+    return true;
+  }
+  void wake() override {}
+  [[nodiscard]] int descriptor() const override { return ready_.get(); }
+  void accept_only(std::span<const Address>) override {}
+
+  std::function<void()> idle;
+  std::size_t sent = 0;
+  std::vector<std::size_t> sent_before_run;
+
+ private:
+  Batch batch_;
+  files::FileDescriptor ready_;
+};
+
+class Loop : public testing::Test {
+ protected:
+  Loop() {
+    JobSpec spec = job_spec(Mode::kSwitchMl, 1);  // so that every packet completes a sum
+    spec.slots = 512;
+    EXPECT_TRUE(std::holds_alternative<Admission>(jobs_.admit(spec, Time{0})));
+  }
+  // The transport after a loop has served these runs, which came in one batch.
+  [[nodiscard]] const ScriptedTransport& serve(int runs, std::uint32_t packets) {
+    Batch batch;
+    std::uint32_t slot = 0;
+    for (int i = 0; i < runs; ++i) {
+      std::vector<Bytes> run;
+      for (std::uint32_t k = 0; k < packets; ++k) {
+        run.push_back(contribution({.mode = Mode::kSwitchMl, .slot = slot++}, 1, 0, full_shape(Mode::kSwitchMl, 64)));
+      }
+      batch.push_back(std::move(run));
+    }
+    auto transport = std::make_unique<ScriptedTransport>(std::move(batch));
+    ScriptedTransport& kept = *transport;
+    loop_ = std::make_unique<SwitchLoop>(jobs_, std::move(transport));
+    kept.idle = [this] { loop_->stop(); };
+    loop_->run();
+    return kept;
+  }
+
+  Jobs jobs_{SwitchLimits{}, 77};
+  std::unique_ptr<SwitchLoop> loop_;
+};
+
+TEST_F(Loop, AnswersLeaveWhileABatchIsStillComingIn) {
+  const ScriptedTransport& transport = serve(4, 57);
+  EXPECT_EQ(transport.sent_before_run, (std::vector<std::size_t>{0, 57, 114, 171}));
+  EXPECT_EQ(transport.sent, 228U);
+}
+
+TEST_F(Loop, AFewAnswersWaitForMoreUntilTheBatchIsOver) {
+  const ScriptedTransport& transport = serve(4, 3);
+  EXPECT_EQ(transport.sent_before_run, (std::vector<std::size_t>{0, 0, 0, 0}));
+  EXPECT_EQ(transport.sent, 12U);
+}
+
+TEST_F(Loop, StoppedBeforeItRunsItServesNobody) {
+  auto transport = std::make_unique<ScriptedTransport>(Batch{});
+  bool asked = false;
+  transport->idle = [&] { asked = true; };
+  loop_ = std::make_unique<SwitchLoop>(jobs_, std::move(transport));
+  loop_->stop();
+  loop_->run();
+  EXPECT_FALSE(asked);
+}
+
+TEST_F(Loop, StoppedWhileItWaitsItEnds) {
+  auto transport = std::make_unique<ScriptedTransport>(Batch{});
+  std::atomic<int> looks = 0;
+  transport->idle = [&] { ++looks; };
+  loop_ = std::make_unique<SwitchLoop>(jobs_, std::move(transport));
+  std::thread thread([&] { loop_->run(); });
+  while (looks == 0) std::this_thread::yield();
+  loop_->stop();
+  thread.join();  // or never
+}
+
+}  // namespace
+}  // namespace weft::aggregation
