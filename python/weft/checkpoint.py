@@ -7,11 +7,14 @@ have to fit each other, and nothing outside of the checkpoint's folder is read.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,9 @@ NAMES = {dtype: name for name, dtype in TYPES.items()}
 SHARD = "shard-0-of-1.safetensors"
 PROGRESS = ["stage", "epoch", "batch", "step", "cost_sum", "mistakes", "images", "updates"]
 LARGEST_HEADER = 100_000_000  # as in safetensors' own reader
+LARGEST_STEP = 2**63 - 1
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
+OCCUPIED = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 class CheckpointError(ValueError):
@@ -43,57 +49,53 @@ class CheckpointError(ValueError):
 
 
 def latest(run: str | os.PathLike[str]) -> Path:
-    """The folder of a run's last checkpoint."""
+    """The folder of a run's last checkpoint: that of the largest step. Folders without a number are left out."""
     place = Path(run) / "checkpoints"
-    whole = sorted(path.parent for path in place.glob("step-*/index.json"))
+    folders = [path.parent for path in place.glob("step-*/index.json")]
+    whole = [(step, folder) for folder in folders if (step := step_of(folder.name)) is not None]
     if not whole:
         raise CheckpointError(f"weft: expected a checkpoint in '{place}', got none")
-    return whole[-1]
+    return max(whole)[1]
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Every tensor of a checkpoint, whole."""
     folder = Path(folder)
     shards: dict[str, dict[str, Tensor]] = {}
-    result = {}
-    try:
-        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        for name, tensor in index["tensors"].items():
-            result[name] = _assembled(folder, name, tensor, shards)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"weft: expected '{error.filename}', got no such file") from error
-    except CheckpointError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
-        raise CheckpointError(f"weft: expected a checkpoint in '{folder}', got a damaged one: {error!r}") from error
-    return result
+    with _reading(folder):
+        tensors = _index(folder)["tensors"]
+        return {name: _assembled(folder, name, tensor, shards) for name, tensor in tensors.items()}
 
 
 def save(
     state: Mapping[str, Tensor], folder: str | os.PathLike[str], *, like: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Writes a checkpoint, whole or not at all: ``runs/b/checkpoints/step-00000120``, or any name of that form.
+    """Writes a checkpoint, whole or not at all: ``runs/b/checkpoints/step-00000120``, or any name ``step-<number>``.
+
+    One that is there already stays, and CheckpointError is raised.
 
     ``like`` is a checkpoint of the same experiment. What ``state`` lacks is taken from it, tensors get its shapes (a
     linear layer behind a field has weights ``[outputs, maps, rows, columns]``), and training goes on where it was.
     Without it the run begins anew with these weights, and the optimiser without memory.
     """
     folder = Path(folder)
-    if not folder.name.startswith("step-"):
+    if step_of(folder.name) is None:
         raise CheckpointError(f"weft: expected a folder 'step-<number>', got '{folder.name}'")
-    tensors, index = dict(state), {"experiment": "", "numbers": dict.fromkeys(PROGRESS, 0)}
+    tensors, kept = dict(state), {"experiment": "", "numbers": dict.fromkeys(PROGRESS, 0)}
     if like is not None:
-        index = json.loads((Path(like) / "index.json").read_text(encoding="utf-8"))
+        kept = _kept(Path(like))
         tensors = _merged(tensors, load(like))
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    _write_safetensors(partial / SHARD, tensors)
-    whole = {name: _described(tensor) for name, tensor in tensors.items()}
-    kept = {"experiment": index["experiment"], "numbers": index["numbers"]}
-    described = {"format": "weft-checkpoint", "version": 1, "ranks": 1, **kept, "tensors": whole}
-    _write_to_disk(partial / "index.json", json.dumps(described, indent=1).encode())
-    partial.rename(folder)
+    try:
+        _write_safetensors(partial / SHARD, tensors)
+        whole = {name: _described(tensor) for name, tensor in tensors.items()}
+        described = {"format": "weft-checkpoint", "version": 1, "ranks": 1, **kept, "tensors": whole}
+        _write_to_disk(partial / "index.json", json.dumps(described, indent=1).encode())
+        _publish(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # renamed by now, or not whole
     return folder
 
 
@@ -107,8 +109,41 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         header = json.loads(content[8 : 8 + length])
         data = torch.frombuffer(content, dtype=torch.uint8)[8 + length :]
         return {name: _tensor(data, info) for name, info in header.items() if name != "__metadata__"}
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
+    except DAMAGE as error:
         raise CheckpointError(f"weft: expected '{path}' to be a safetensors file, got: {error!r}") from error
+
+
+def step_of(name: str) -> int | None:
+    """The number in ``step-<number>``; None for other names, as in weft/experiment/checkpoint.cpp."""
+    found = re.fullmatch("step-([0-9]+)", name)
+    return int(found[1]) if found and int(found[1]) <= LARGEST_STEP else None
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Whatever a damaged checkpoint leads to becomes a CheckpointError."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise CheckpointError(f"weft: expected '{error.filename}', got no such file") from error
+    except CheckpointError:
+        raise
+    except DAMAGE as error:
+        raise CheckpointError(f"weft: expected a checkpoint in '{folder}', got a damaged one: {error!r}") from error
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "index.json").read_text(encoding="utf-8"))
+
+
+def _kept(like: Path) -> dict[str, Any]:
+    """Of which experiment a checkpoint is, and where training was."""
+    with _reading(like):
+        index = _index(like)
+        experiment, numbers = index["experiment"], index["numbers"]
+        if not isinstance(experiment, str) or not all(math.isfinite(number) for number in numbers.values()):
+            raise ValueError("expected an experiment's text and the numbers of its progress")
+        return {"experiment": experiment, "numbers": numbers}
 
 
 def _tensor(data: Tensor, info: dict[str, Any]) -> Tensor:
@@ -123,6 +158,7 @@ def _tensor(data: Tensor, info: dict[str, Any]) -> Tensor:
 def _assembled(folder: Path, name: str, described: dict[str, Any], shards: dict[str, dict[str, Tensor]]) -> Tensor:
     shape = _sizes(described["shape"])
     whole = torch.empty(shape, dtype=TYPES[described["dtype"]])
+    taken = torch.zeros(shape, dtype=torch.bool)
     filled = 0
     for piece in described["pieces"]:
         file = piece["file"]
@@ -131,16 +167,25 @@ def _assembled(folder: Path, name: str, described: dict[str, Any], shards: dict[
         if file not in shards:
             shards[file] = read_safetensors(folder / file)
         stored = shards[file][name]
-        part = whole
-        for dim, (begin, size) in enumerate(zip(_sizes(piece["offset"]), _sizes(piece["shape"]), strict=True)):
-            part = part.narrow(dim, begin, size)
+        part, there = _cut(whole, piece), _cut(taken, piece)
         if part.shape != stored.shape or stored.dtype != whole.dtype:
             raise ValueError(f"a piece of '{name}' in {file} is of another shape or type than the index says")
+        if there.any():
+            raise ValueError(f"pieces of '{name}' intersect, that in {file} with one before")
         part.copy_(stored)
+        there.fill_(True)
         filled += stored.numel()
     if filled != whole.numel():
         raise ValueError(f"the pieces of '{name}' have {filled} of {whole.numel()} values")
     return whole
+
+
+def _cut(whole: Tensor, piece: dict[str, Any]) -> Tensor:
+    part = whole
+    places = zip(_sizes(piece["offset"]), _sizes(piece["shape"]), range(whole.dim()), strict=True)
+    for begin, size, dim in places:
+        part = part.narrow(dim, begin, size)
+    return part
 
 
 def _merged(state: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -193,8 +238,28 @@ def _write_to_disk(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def _publish(partial: Path, folder: Path) -> None:
+    """After a crash there is all of the folder, or nothing under its name."""
+    _sync_folder(partial)
+    try:
+        partial.rename(folder)
+    except OSError as error:
+        if error.errno not in OCCUPIED:
+            raise
+        raise CheckpointError(f"weft: expected a folder that is not there yet, got '{folder}'") from error
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _sizes(value: Any) -> list[int]:
-    sizes = [int(size) for size in value]
-    if any(size < 0 for size in sizes):
-        raise ValueError(f"expected sizes of at least 0, got {sizes}")
+    sizes = list(value)
+    if any(type(size) is not int or size < 0 for size in sizes):
+        raise ValueError(f"expected whole sizes of at least 0, got {sizes}")
     return sizes

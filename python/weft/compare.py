@@ -16,7 +16,7 @@ import torch
 
 from weft import checkpoint
 from weft._report.chart import Curve, line_chart
-from weft._report.markup import Markup, element, number, table
+from weft._report.markup import Markup, element, number, printable, table
 from weft._report.page import page, section
 from weft._run import Run, RunError, Scalar
 
@@ -39,8 +39,9 @@ class ParameterDifference(NamedTuple):
     name: str
     """Of the parameter that differs most."""
     largest: float
+    relative_name: str
+    """Of the one that differs most beside its own largest value: often a smaller one."""
     relative: float
-    """To the parameter's largest value."""
     only: tuple[list[str], list[str]]
     """Names (and shapes) that only one run has."""
     compared: int
@@ -55,14 +56,11 @@ def compare_parameters(first: Path, second: Path) -> ParameterDifference:
     """Of two checkpoints' folders."""
     ours, theirs = checkpoint.load(first), checkpoint.load(second)
     common = {name for name in ours if name in theirs and ours[name].shape == theirs[name].shape}
-    worst = ParameterDifference("", 0.0, 0.0, (_others(ours, common), _others(theirs, common)), len(common))
-    for name in sorted(common):
-        difference, relative = _distance(ours[name], theirs[name])
-        if not worst.name or difference > worst.largest or math.isnan(difference):
-            worst = worst._replace(name=name, largest=difference, relative=relative)
-        if math.isnan(difference):
-            break
-    return worst
+    distances = {name: _distance(ours[name], theirs[name]) for name in sorted(common)}
+    largest, name = _worst({name: distance[0] for name, distance in distances.items()})
+    relative, relative_name = _worst({name: distance[1] for name, distance in distances.items()})
+    only = (_others(ours, common), _others(theirs, common))
+    return ParameterDifference(name, largest, relative_name, relative, only, len(common))
 
 
 def _compare_curve(name: str, ours: list[Scalar], theirs: list[Scalar]) -> CurveDifference:
@@ -87,14 +85,23 @@ def relative_difference(a: float, b: float) -> float:
     return abs(a - b) / max(abs(a), abs(b))
 
 
+def _worst(distances: dict[str, float]) -> tuple[float, str]:
+    name = max(distances, key=distances.__getitem__, default="")
+    return distances.get(name, 0.0), name
+
+
 def _distance(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
-    if a.numel() == 0:
-        return 0.0, 0.0
+    """Also relative to the largest finite value. The same infinity or NaN at the same place is no difference."""
     a, b = a.double(), b.double()
     same = (a == b) | (a.isnan() & b.isnan())
-    largest = float((a - b).abs().masked_fill(same, 0.0).max())
-    size = float(torch.maximum(a.abs(), b.abs()).max())
-    return largest, largest / size if size else 0.0
+    finite = a.isfinite() & b.isfinite()
+    if bool(same.all()):
+        return 0.0, 0.0
+    if not bool((same | finite).all()):
+        return math.inf, math.inf
+    a, b = a[finite], b[finite]
+    largest = float((a - b).abs().max())
+    return largest, largest / float(torch.maximum(a.abs(), b.abs()).max())
 
 
 def _others(tensors: dict[str, torch.Tensor], common: set[str]) -> list[str]:
@@ -125,16 +132,22 @@ def _print_table(rows: list[list[str]]) -> None:
     rows = [HEAD, *rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+        _say("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def _say(text: str) -> None:
+    print(printable(text))
 
 
 def describe_parameters(difference: ParameterDifference) -> list[str]:
     lines = [
-        f"largest parameter difference: {number(difference.largest)} ({number(difference.relative)} of its largest "
-        f"value) in {difference.name}, of {difference.compared} parameters"
-        if difference.compared
-        else "no parameter is in both checkpoints"
+        f"largest parameter difference: {number(difference.largest)} in {difference.name}, of {difference.compared} "
+        "parameters",
+        f"largest relative to a parameter's own largest value: {number(difference.relative)} in "
+        f"{difference.relative_name}",
     ]
+    if not difference.compared:
+        lines = ["no parameter is in both checkpoints"]
     for which, only in zip("ab", difference.only):
         if only:
             lines.append(f"only in {which}: " + ", ".join(only[:10]) + (", ..." if len(only) > 10 else ""))
@@ -161,12 +174,23 @@ def _page(first: Run, second: Run, curves: list[CurveDifference], parameters: li
     )
 
 
-def _exceeds(curves: list[CurveDifference], parameters: ParameterDifference | None, tolerance: float) -> list[str]:
-    """What is further apart than allowed; a curve or parameter that only one run has counts."""
+def _exceeds(
+    curves: list[CurveDifference], parameters: ParameterDifference | None, tolerance: float, checkpoints: bool
+) -> list[str]:
+    """What is further apart than allowed; what only one run has, or what could not be compared, counts."""
     found = [f"{c.name}: {c.largest}" for c in curves if c.largest is None or not c.largest <= tolerance]
-    if parameters and (any(parameters.only) or not parameters.relative <= tolerance):
-        found.append(f"parameters: {number(parameters.relative)} in {parameters.name}")
+    if parameters is None:
+        return [*found, "parameters: not compared"] if checkpoints else found
+    if not parameters.relative <= tolerance:
+        found.append(f"parameters: {number(parameters.relative)} in {parameters.relative_name}")
+    if any(parameters.only):
+        found.append("parameters: some are in one run only")
     return found
+
+
+def _has_checkpoints(run: Path) -> bool:
+    """Whole or not."""
+    return any(checkpoint.step_of(path.name) is not None for path in (run / "checkpoints").glob("step-*"))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -189,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (checkpoint.CheckpointError, OSError) as error:
         lines = [f"parameters are not compared: {error}"]
     _print_table(_table_rows(curves))
-    print("\n".join(["", *lines]))
+    _say("\n".join(["", *lines]))
     for which, run in (("a", first), ("b", second)):
         for problem in run.problems:
             print(f"weft compare: {which}: {problem}", file=sys.stderr)
@@ -198,9 +222,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(chosen.html)
     if chosen.tolerance is None:
         return 0
-    exceeding = _exceeds(curves, parameters, chosen.tolerance)
+    checkpoints = _has_checkpoints(chosen.a) or _has_checkpoints(chosen.b)
+    exceeding = _exceeds(curves, parameters, chosen.tolerance, checkpoints)
     for text in exceeding:
-        print(f"differs by more than {chosen.tolerance}: {text}")
+        _say(f"differs by more than {chosen.tolerance}: {text}")
     return 1 if exceeding or not curves else 0
 
 

@@ -8,6 +8,7 @@ are encoded here, as weft/trace/tensorboard.cpp does while a run goes on.
 from __future__ import annotations
 
 import argparse
+import re
 import struct
 import sys
 from collections.abc import Iterable
@@ -72,12 +73,17 @@ def _single(value: float) -> bytes:
         return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
 
 
+def _text(name: str) -> bytes:
+    """Halves of characters, which JSON can name and UTF-8 cannot, replaced as in reports."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", name).encode()
+
+
 def encode(scalars: Iterable[Scalar]) -> bytes:
     """An event file's bytes."""
     scalars = list(scalars)
     records = [_record(_event(scalars[0].time if scalars else 0.0, 0, _message(3, _VERSION.encode())))]
     for scalar in scalars:
-        value = _message(1, scalar.name.encode()) + b"\x15" + _single(scalar.value)
+        value = _message(1, _text(scalar.name)) + b"\x15" + _single(scalar.value)
         records.append(_record(_event(scalar.time, scalar.step, _message(5, _message(1, value)))))
     return b"".join(records)
 

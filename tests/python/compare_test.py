@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_every_cut_of_a_file_is_noticed(tmp_path: Path) -> None:
             checkpoint.read_safetensors(path)
 
 
-def damage(index: dict) -> list[dict]:
+def damage(index: dict) -> list[object]:
     """Indices that lie, one way each."""
 
     def changed(change) -> dict:
@@ -72,8 +73,15 @@ def damage(index: dict) -> list[dict]:
         changed(lambda t: piece(t).update(shape=[1, 3, 2])),
         changed(lambda t: piece(t).update(file="../rank-0.safetensors")),
         changed(lambda t: piece(t).update(file="absent.safetensors")),
+        changed(lambda t: piece(t).update(file="..")),
+        changed(lambda t: t.update(shape=[-5, 3, 2])),
+        changed(lambda t: t.update(shape=[math.inf, 3, 2])),
+        changed(lambda t: t.update(shape=[5.5, 3, 2])),
+        changed(lambda t: piece(t).update(shape=[-3, 3, 2])),
+        changed(lambda t: piece(t).update(offset=[0, 0, 0, 0], shape=[3, 3, 2, 1])),
         {"tensors": None},
         {},
+        [],
     ]
 
 
@@ -85,6 +93,122 @@ def test_indices_that_lie(tmp_path: Path) -> None:
         with pytest.raises(checkpoint.CheckpointError):
             checkpoint.load(folder)
             pytest.fail(f"lie {number} was believed")
+
+
+def write_pieces(folder: Path, shape: list[int], pieces: list[tuple[list[int], list[int]]]) -> Path:
+    """A checkpoint of one tensor, each piece of which is a shard of ones."""
+    folder.mkdir(parents=True)
+    described = []
+    for number, (offset, size) in enumerate(pieces):
+        file = f"shard-{number}.safetensors"
+        (folder / file).write_bytes(runs.safetensors({"w": torch.ones(size)}))
+        described.append({"file": file, "offset": offset, "shape": size})
+    tensor = {"dtype": "F32", "shape": shape, "pieces": described}
+    (folder / "index.json").write_text(json.dumps({"tensors": {"w": tensor}}))
+    return folder
+
+
+def test_pieces_that_cover_a_tensor(tmp_path: Path) -> None:
+    pieces = [([0, 0], [2, 3]), ([2, 0], [2, 1]), ([2, 1], [2, 2]), ([4, 0], [0, 3])]
+    assert torch.equal(checkpoint.load(write_pieces(tmp_path / "a", [4, 3], pieces))["w"], torch.ones(4, 3))
+    assert checkpoint.load(write_pieces(tmp_path / "b", [], [([], [])]))["w"] == 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "why"),
+    [
+        (
+            [([0, 0], [2, 3]), ([0, 0], [2, 3])],
+            "of 'w' intersect",
+        ),  # as many values as the tensor, but half of it twice
+        ([([0, 0], [3, 2]), ([1, 1], [3, 2])], "of 'w' intersect"),
+        ([([0, 0], [4, 3]), ([1, 1], [1, 1])], "of 'w' intersect"),
+        ([([0, 0], [2, 3]), ([3, 0], [1, 3])], "9 of 12"),
+        ([], "0 of 12"),
+    ],
+)
+def test_pieces_that_intersect_or_leave_gaps(
+    tmp_path: Path, pieces: list[tuple[list[int], list[int]]], why: str
+) -> None:
+    with pytest.raises(checkpoint.CheckpointError, match=why):
+        checkpoint.load(write_pieces(tmp_path / "step-1", [4, 3], pieces))
+
+
+def test_the_last_checkpoint_is_that_of_the_largest_number(tmp_path: Path) -> None:
+    place = tmp_path / "checkpoints"
+    for name in ["step-00000240", "step-120", "step-00000119"]:
+        checkpoint.save(tensors(), place / name)
+    assert checkpoint.latest(tmp_path).name == "step-00000240"
+    for name in ["step-best", "step-999x", "step-", "step-\u0669", "step-1_000", "step-+999", "step-" + "9" * 30]:
+        (place / name).mkdir()
+        (place / name / "index.json").write_text("{}")
+    assert checkpoint.latest(tmp_path).name == "step-00000240"
+    for step in [10**8, 10**8 + 1, 3 * 10**9]:
+        checkpoint.save(tensors(), place / f"step-{step:08}")
+        assert checkpoint.latest(tmp_path).name == f"step-{step}"
+
+
+@pytest.mark.parametrize("name", ["step-best", "step-", "step-1.5", "step--1", "step-1\n", "step-" + "9" * 30, "1"])
+def test_names_without_a_number_are_not_saved_to(tmp_path: Path, name: str) -> None:
+    with pytest.raises(checkpoint.CheckpointError, match="expected a folder 'step-<number>'"):
+        checkpoint.save(tensors(), tmp_path / "checkpoints" / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_saved_checkpoint_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "checkpoints/step-00000001"
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((os.fstat(file).st_ino, folder.exists())))
+    checkpoint.save(tensors(), folder)
+    files = {(path.stat().st_ino, False) for path in folder.iterdir()}
+    assert set(synced[:2]) == files  # what the folder names, then the folder, then its new name
+    assert synced[2:] == [(folder.stat().st_ino, False), (folder.parent.stat().st_ino, True)]
+
+
+def test_a_checkpoint_that_is_there_stays(tmp_path: Path) -> None:
+    folder = checkpoint.save(tensors(), tmp_path / "checkpoints/step-00000001")
+    with pytest.raises(checkpoint.CheckpointError, match=r"not there yet.*step-00000001"):
+        checkpoint.save(tensors(1), folder)
+    assert torch.equal(checkpoint.load(folder)["odd"], tensors()["odd"])
+    (tmp_path / "checkpoints/step-2").write_text("a file")
+    with pytest.raises(checkpoint.CheckpointError, match=r"not there yet.*step-2"):
+        checkpoint.save(tensors(), tmp_path / "checkpoints/step-2")
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["step-00000001", "step-2"]
+
+
+def test_a_save_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "checkpoints"
+    with pytest.raises(checkpoint.CheckpointError, match="complex64"):
+        checkpoint.save({"w": torch.zeros(1, dtype=torch.complex64)}, place / "step-1")
+    assert not list(place.iterdir())
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(tensors(), place / "step-1")
+    assert not list(place.iterdir())
+
+
+def test_like_a_damaged_checkpoint(tmp_path: Path) -> None:
+    like = checkpoint.save(tensors(), tmp_path / "like/step-1")
+    whole = json.loads((like / "index.json").read_text())
+    fine = checkpoint.save(tensors(1), tmp_path / "fine/step-1", like=like)
+    assert json.loads((fine / "index.json").read_text())["numbers"] == whole["numbers"]
+    without = [{key: value for key, value in whole.items() if key != lost} for lost in ("experiment", "numbers")]
+    lies = [
+        {**whole, "experiment": 3},
+        {**whole, "numbers": [1]},
+        *({**whole, "numbers": {"step": n}} for n in ("one", None, math.nan)),
+    ]
+    for damaged in ["{", "[]", "null", "\ud800", *map(json.dumps, [*without, *lies])]:
+        (like / "index.json").write_text(damaged, errors="surrogatepass")
+        with pytest.raises(checkpoint.CheckpointError, match="like/step-1', got a damaged one"):
+            checkpoint.save(tensors(1), tmp_path / "new/step-1", like=like)
+    with pytest.raises(checkpoint.CheckpointError, match="absent"):
+        checkpoint.save(tensors(1), tmp_path / "new/step-1", like=tmp_path / "absent/step-1")
+    assert not (tmp_path / "new").exists()
 
 
 def write_pair(folder: Path) -> tuple[Path, Path]:
@@ -106,7 +230,7 @@ def test_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = compare.compare_parameters(checkpoint.latest(a), checkpoint.latest(b))
     assert found.name == "conv.weight" and found.largest == pytest.approx(0.25) and found.compared == 4
     largest = max(float(t["conv.weight"].abs().max()) for t in (checkpoint.load(checkpoint.latest(r)) for r in (a, b)))
-    assert found.relative == pytest.approx(0.25 / largest)
+    assert found.relative == pytest.approx(0.25 / largest) and found.relative_name == "conv.weight"
     page = tmp_path / "page.html"
     assert compare.main([str(a), str(b), "--html", str(page)]) == 0
     shown = capsys.readouterr().out
@@ -133,6 +257,57 @@ def test_runs_without_checkpoints_or_at_all(tmp_path: Path, capsys: pytest.Captu
     assert "absent" in capsys.readouterr().err
 
 
+def with_parameters(run: Path, tensors: dict[str, torch.Tensor]) -> str:
+    runs.write_metrics(run, runs.metrics("loss", [1.0]))
+    runs.write_checkpoint(run, tensors)
+    return str(run)
+
+
+def test_a_small_parameter_counts_as_much_as_a_large_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weight, bias = torch.full((3,), 10.0, dtype=torch.float64), torch.full((2,), 1e-6)
+    a = with_parameters(tmp_path / "a", {"weight": weight, "bias": bias})
+    b = with_parameters(tmp_path / "b", {"weight": weight + 1e-5, "bias": 2 * bias})
+    found = compare.compare_parameters(checkpoint.latest(a), checkpoint.latest(b))
+    assert (found.name, found.relative_name) == ("weight", "bias")
+    assert found.largest == pytest.approx(1e-5) and found.relative == pytest.approx(0.5)
+    assert compare.main([a, b, "--tolerance", "1e-4"]) == 1
+    shown = capsys.readouterr().out
+    assert "1e-05 in weight, of 2 parameters" in shown and "0.5 in bias" in shown
+    assert "differs by more than 0.0001: parameters: 0.5 in bias" in shown
+    assert compare.main([a, b, "--tolerance", "0.51"]) == 0
+
+
+def test_a_checkpoint_that_cannot_be_read_is_a_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (with_parameters(tmp_path / name, tensors()) for name in "ab")
+    assert compare.main([a, b, "--tolerance", "0"]) == 0
+    index = checkpoint.latest(b) / "index.json"
+    index.write_text("{")
+    for pair in ([a, b], [b, a], [b, b]):
+        assert compare.main(pair) == 0  # nothing was asked
+        assert "parameters are not compared" in capsys.readouterr().out
+        assert compare.main([*pair, "--tolerance", "1"]) == 1
+        assert "differs by more than 1.0: parameters: not compared" in capsys.readouterr().out
+    index.unlink()
+    for pair in ([a, b], [b, a], [b, b]):
+        assert compare.main([*pair, "--tolerance", "1"]) == 1
+    runs.write_metrics(tmp_path / "c", runs.metrics("loss", [1.0]))
+    assert compare.main([a, str(tmp_path / "c"), "--tolerance", "1"]) == 1
+    assert compare.main([str(tmp_path / "c"), str(tmp_path / "c"), "--tolerance", "1"]) == 0  # neither has any
+    (tmp_path / "c/checkpoints/step-best").mkdir(parents=True)
+    assert compare.main([str(tmp_path / "c"), str(tmp_path / "c"), "--tolerance", "1"]) == 0
+
+
+def test_names_that_cannot_be_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (with_parameters(tmp_path / run, {"w\ud800" + run: torch.ones(1)}) for run in "ab")
+    for run in (a, b):
+        runs.write_metrics(Path(run), runs.metrics("loss\ud800", [1.0]))
+    page = tmp_path / "page.html"
+    assert compare.main([a, b, "--html", str(page), "--tolerance", "1"]) == 1
+    shown = capsys.readouterr().out
+    shown.encode()
+    assert "loss\ufffd" in shown and "w\ufffda [1]" in shown and "loss\ufffd" in page.read_text()
+
+
 def test_values_that_are_not_finite() -> None:
     nan, inf = math.nan, math.inf
     assert compare.relative_difference(nan, nan) == 0 and compare.relative_difference(inf, inf) == 0
@@ -146,4 +321,26 @@ def test_parameters_that_are_not_finite_or_not_in_both(tmp_path: Path) -> None:
     found = compare.compare_parameters(first, second)
     assert found.largest == 0 and found.only == (["y [2]"], ["y [3]"])
     third = runs.write_checkpoint(tmp_path / "c", {"x": torch.tensor([1.0, 2.0])})
-    assert math.isnan(compare.compare_parameters(first, third).largest)
+    assert compare.compare_parameters(first, third).largest == math.inf
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([math.inf, 1.0, math.nan], [math.inf, 2.0, math.nan], (1.0, 0.5)),
+        ([-math.inf, math.nan], [-math.inf, math.nan], (0.0, 0.0)),
+        ([math.inf, 1.0], [-math.inf, 1.0], (math.inf, math.inf)),
+        ([math.inf, 1.0], [math.nan, 1.0], (math.inf, math.inf)),
+        ([math.nan, 1.0], [1.0, math.nan], (math.inf, math.inf)),
+        ([math.inf, 1.0], [5.0, 1.0], (math.inf, math.inf)),
+        ([0.0, 0.0], [0.0, -0.0], (0.0, 0.0)),
+        ([0.0, 5e-324], [0.0, 0.0], (5e-324, 1.0)),
+    ],
+)
+def test_distances(tmp_path: Path, ours: list[float], theirs: list[float], expected: tuple[float, float]) -> None:
+    first, second = (
+        runs.write_checkpoint(tmp_path / name, {"x": torch.tensor(values, dtype=torch.float64)})
+        for name, values in (("a", ours), ("b", theirs))
+    )
+    found = compare.compare_parameters(first, second)
+    assert (found.largest, found.relative) == expected

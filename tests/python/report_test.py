@@ -219,6 +219,20 @@ def test_hostile_strings_are_text(tmp_path: Path) -> None:
     assert any(evil[:25] in part for part in page.text)  # shown as what it is
 
 
+def test_half_of_a_character_is_replaced(tmp_path: Path) -> None:
+    broken = "a\ud800b\udfff"
+    runs.write_metrics(tmp_path, runs.metrics(broken, [1.0, 2.0]))
+    (tmp_path / "split.json").write_text(json.dumps([{broken: [broken]}]))
+    (tmp_path / "trace.json").write_text(json.dumps(runs.spans(0, 0, broken, [(0, 1)])))
+    (tmp_path / "pictures").mkdir()
+    image = {"title": broken, "height": 1, "width": 1, "images": [{"label": broken, "pixels": [1]}]}
+    (tmp_path / "pictures/filters.json").write_text(json.dumps(image))
+    page = read(tmp_path)
+    assert [curve["data-name"] for curve in page.with_class("curve")] == ["a\ufffdb\ufffd"]
+    assert page.text.count("a\ufffdb\ufffd") >= 5
+    assert element("p", "\ud7ff\ue000\U0001f600") == "<p>\ud7ff\ue000\U0001f600</p>"  # the neighbours, and a pair
+
+
 def test_markup_escapes_everything_but_markup() -> None:
     assert element("p", "<b>", Markup("<i></i>"), title='"') == '<p title="&quot;">&lt;b&gt;<i></i></p>'
 

@@ -67,6 +67,14 @@ def test_metrics_are_converted(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert len(got) == 3
 
 
+def test_half_of_a_character_is_replaced(tmp_path: Path) -> None:
+    name = json.dumps("a\ud800b\udfff\U0001f600\x1b")  # a pair is a character
+    run = write_run(tmp_path / "run", [f'{{"step": 1, "name": {name}, "value": 1}}'])
+    assert tensorboard.main([str(run)]) == 0
+    (file,) = run.glob("events.out.tfevents.*")
+    assert scalars(file.read_bytes())[0][:2] == ("a\ufffdb\ufffd\U0001f600\x1b", 1)
+
+
 def test_runs_without_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = write_run(tmp_path / "good", ['{"step": 1, "name": "a", "value": 1}'])
     assert tensorboard.main([str(tmp_path / "absent"), str(tmp_path), str(good)]) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Markup", "element", "join", "number", "table"]
+__all__ = ["Markup", "element", "join", "number", "printable", "table"]
 
 
 class Markup(str):
@@ -46,6 +46,15 @@ def number(value: float, digits: int = 6) -> str:
     return f"{value:.{digits}g}"
 
 
+def printable(text: str) -> str:
+    """Control characters, which HTML does not allow, and halves of characters, which no file can hold, replaced."""
+    return "".join(c if c in "\n\t" or _is_printable(ord(c)) else "\ufffd" for c in text)
+
+
+def _is_printable(code: int) -> bool:
+    return code >= 0x20 and not 0x7F <= code < 0xA0 and not 0xD800 <= code < 0xE000
+
+
 def _is_number(cell: object) -> bool:
     return isinstance(cell, (int, float)) and not isinstance(cell, bool)
 
@@ -65,9 +74,4 @@ def _safe(part: object) -> str:
 
 
 def _escaped(part: object) -> str:
-    return html.escape(_printable(str(part)), quote=True)
-
-
-def _printable(text: str) -> str:
-    """Control characters, which HTML does not allow, shown as what they are not."""
-    return "".join(c if c in "\n\t" or (ord(c) >= 0x20 and not 0x7F <= ord(c) < 0xA0) else "\ufffd" for c in text)
+    return html.escape(printable(str(part)), quote=True)
