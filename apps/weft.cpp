@@ -1,4 +1,6 @@
 // The weft command: train, check, doctor, report, compare.
+#include <c10/util/Exception.h>
+#include <mpi.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -51,13 +53,16 @@ int train(const RunOptions& options, int argc, char** argv) {
     std::fflush(nullptr);
     std::_Exit(EXIT_FAILURE);
   } catch (const weft::experiment::ExperimentError& error) {
-    // Every rank read the same file.
+    // The same on every rank.
     if (world->rank() == 0) std::fprintf(stderr, "%s\n", error.what());
     return kWrongInput;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "weft: rank %d: %s\n", world->rank(), error.what());
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    std::fprintf(stderr, "weft: rank %d: %s\n", world->rank(),
+                 torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
     std::fflush(nullptr);
     // Not return: MPI would wait at its end for ranks that wait for this one.
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     std::_Exit(EXIT_FAILURE);
   }
 }

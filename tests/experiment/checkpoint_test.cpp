@@ -71,9 +71,7 @@ void expect_equal_states(Training& a, Training& b) {
   }
 }
 
-// Stopped at several places: in pre-training, at an epoch's end, within an epoch.
-TEST(CheckpointTest, GoesOnBitEqual) {
-  const Experiment experiment = toy(kModel);
+void expect_bit_equal_after_stops(const Experiment& experiment) {
   Trial unbroken(experiment, world());
   const auto expected = unbroken.finish();
   for (const int stop : {3, 6, 11}) {
@@ -90,6 +88,12 @@ TEST(CheckpointTest, GoesOnBitEqual) {
     for (std::size_t i = 0; i < rest.size(); ++i) EXPECT_EQ(rest[i], expected[i + static_cast<std::size_t>(stop)]);
     expect_equal_states(second.training, unbroken.training);
   }
+}
+
+// Stopped at several places: in pre-training, at an epoch's end, within an epoch.
+TEST(CheckpointTest, GoesOnBitEqual) { expect_bit_equal_after_stops(toy(kModel)); }
+TEST(CheckpointTest, GoesOnBitEqualInBatches) {
+  expect_bit_equal_after_stops(toy(std::string("split: batch") + kModel));
 }
 
 // Written by all ranks, read by each alone; and the other way round.
@@ -126,6 +130,23 @@ TEST(CheckpointTest, TheTwoLatestStay) {
   EXPECT_EQ(latest_checkpoint(folder)->filename(), "step-00000004");
   EXPECT_TRUE(fs::exists(folder / "checkpoints/step-00000003"));
   EXPECT_FALSE(fs::exists(folder / "checkpoints/step-00000002"));
+}
+
+// Whoever puts a folder of his own there may write its number shorter.
+TEST(CheckpointTest, TheLatestHasTheLargestNumber) {
+  const fs::path folder = shared_folder("numbers");
+  Trial run(toy(kModel), world());
+  static_cast<void>(run.training.step(false));
+  save(run, folder);
+  const fs::path checkpoints = folder / "checkpoints";
+  const auto another = [&](const char* name) { fs::copy(checkpoints / "step-00000001", checkpoints / name); };
+  if (world()->rank() == 0) {
+    for (const char* name : {"step-00000240", "step-120", "step-99999999", "step-100000000", "step-x", "step-7z"}) {
+      another(name);
+    }
+  }
+  world()->control().barrier();
+  EXPECT_EQ(latest_checkpoint(folder)->filename(), "step-100000000");
 }
 
 TEST(CheckpointTest, OtherExperimentsAreRefused) {

@@ -205,6 +205,14 @@ TEST(EmitTest, KeepsTagsQuotesAndSharing) {
   EXPECT_EQ(back->find("w")->kind, Value::Kind::kScalar);
 }
 
+TEST(EmitTest, KeepsYamlsOwnTagsAndControlCharacters) {
+  const ValuePtr root = parse_document("{name: !!str run5, odd: \"\\x01\\x1f\\x7f\"}", "f");
+  const ValuePtr back = parse_document(to_yaml(*root), "f");
+  expect_same(*back, *root);
+  EXPECT_EQ(back->find("name")->text, "run5");
+  EXPECT_EQ(back->find("odd")->text, "\x01\x1f\x7f");
+}
+
 TEST(OverrideTest, ReplacesAddsAndNamesItems) {
   const ValuePtr root =
       parse_document("{model: {epochs: 1, layers: [{name: a, n: 1}, {name: b, n: 2}]}, x: &s 1, y: *s}", "f");

@@ -132,6 +132,28 @@ TEST(LoadTest, SizesThatDoNotFitAreNamed) {
   EXPECT_THAT(error_of(replaced(text, "logistic.Logistic", "rectified.RectLin")), HasSubstr("a logistic last layer"));
 }
 
+// weft's own form, with this of the model and of the data.
+std::string plain(const std::string& model, const std::string& data = "") {
+  return "data: {set: toy_images, classes: 3, shape: [8, 8]" + data + "}\nmodel:\n" + model;
+}
+
+TEST(LoadTest, WhatWouldFailLaterIsRefusedBefore) {
+  const std::string linear = "  layers: [{linear: 3}]\n";
+  EXPECT_EQ(error_of(plain(linear)), "");
+  EXPECT_THAT(error_of(plain("  layers: [{linear: {outputs: 5, name: same}}, {linear: {outputs: 3, name: same}}]\n")),
+              HasSubstr("expected another name for each layer, got 'same' again"));
+  EXPECT_THAT(error_of(plain("  layers: [{conv: {maps: 2, kernel: [3, 3, 5]}}, {linear: 3}]\n")),
+              HasSubstr("or a list of two of them"));
+  EXPECT_THAT(error_of(plain(linear, ", sample: 0")), HasSubstr("'sample'"));
+  EXPECT_THAT(error_of(plain(linear, ", test_images: 0")), HasSubstr("'test_images'"));
+  EXPECT_THAT(error_of(plain("  optimizer: {type: adam, rate: 1, beta1: 1}\n" + linear)), HasSubstr("'beta1'"));
+  EXPECT_THAT(error_of(plain("  pretrain: {spot_check: true}\n  layers: [{linear: 5}, {linear: 3}]\n")),
+              HasSubstr("expected maps before the last layer"));
+  EXPECT_THAT(error_of(plain("  pretrain: {initial_epochs: 1}\n  layers: [{conv: {maps: 3, kernel: 3}}, "
+                             "global_average_pool]\n")),
+              HasSubstr("expected a linear last layer"));
+}
+
 TEST(LoadTest, SeveralMistakesAreToldAtOnce) {
   std::string text = replaced(text_of("mnist_convnet.yaml"), "batch_size: &bs 100", "batch_size: &bs -1");
   text = replaced(text, "stride: 2", "strid: 2");

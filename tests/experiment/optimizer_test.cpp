@@ -57,6 +57,28 @@ LearningRule adaptive(LearningRule::Kind kind, double decay) {
   return rule;
 }
 
+// Its means begin with its first gradient, and so does their correction: torch counts for each parameter.
+TEST(OptimizerTest, AParameterWhoseGradientsBeginLater) {
+  const LearningRule rule = adaptive(LearningRule::Kind::kAdam, 0);
+  const Tensor first = at::ones({3, 4}, at::kDouble);
+  Tensor early = first.clone().set_requires_grad(true);
+  Tensor late = first.clone().set_requires_grad(true);
+  auto options = torch::optim::AdamOptions(rule.rate).betas({rule.beta1, rule.beta2}).eps(rule.epsilon);
+  torch::optim::Adam theirs(std::vector<Tensor>{early, late}, options);
+  Parameter our_early = whole_parameter("early", first.clone(), rule);
+  Parameter our_late = whole_parameter("late", first.clone(), rule);
+  Optimizer ours({&our_early, &our_late});
+  for (int step = 0; step < kSteps; ++step) {
+    const Tensor gradient = gradient_at(step, first);
+    for (Tensor* value : {&early, &our_early.value}) value->mutable_grad() = gradient.clone();
+    for (Tensor* value : {&late, &our_late.value}) value->mutable_grad() = step < 9 ? Tensor() : gradient.clone();
+    theirs.step();
+    ours.step({});
+    EXPECT_LE(our_early.value.detach().sub(early.detach()).abs().max().item<double>(), 1e-14) << "step " << step;
+    EXPECT_LE(our_late.value.detach().sub(late.detach()).abs().max().item<double>(), 1e-14) << "step " << step;
+  }
+}
+
 template <typename Options>
 Options torch_options(const LearningRule& rule) {
   return Options(rule.rate).betas({rule.beta1, rule.beta2}).eps(rule.epsilon).weight_decay(rule.weight_decay);

@@ -47,6 +47,22 @@ model:
     - linear: 3
 )";
 
+// The last of an epoch's batches has 2 images: not one for each rank.
+constexpr const char* kNormalised = R"(
+model:
+  epochs: 2
+  batch_size: 19
+  optimizer: {type: sgd, rate: 0.05, momentum: 0.5}
+  layers:
+    - conv: {maps: 4, kernel: 3, activation: tanh}
+    - batch_norm
+    - average_pool: 2
+    - linear: {outputs: 7, activation: tanh}
+    - batch_norm
+    - dropout: 0.3
+    - linear: 3
+)";
+
 constexpr const char* kPooled = R"(
 model:
   epochs: 1
@@ -101,9 +117,12 @@ TEST(TrainingTest, FiltersInTiles) { expect_same_curves(toy(kFilters, "[12, 11]"
 TEST(TrainingTest, ConvnetInBatches) { expect_same_curves(toy(std::string("split: batch") + kConvnet)); }
 TEST(TrainingTest, FiltersInBatches) { expect_same_curves(toy(std::string("split: batch") + kFilters, "[12, 11]")); }
 
+TEST(TrainingTest, StatisticsAreTheWholeBatchs) { expect_same_curves(toy(std::string("split: batch") + kNormalised)); }
+
 TEST(TrainingTest, TilesTimesBatches) {
   if (world()->size() % 2 != 0) GTEST_SKIP() << "an even number of ranks is needed";
   expect_same_curves(toy(std::string("split: {batch_parts: 2}") + kConvnet));
+  expect_same_curves(toy(std::string("split: {batch_parts: 2}") + kNormalised));
 }
 
 // Layers spread over the ranks: with one level the solver only goes from layer to layer.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from event_files import RESTART, scalars
+from jobs import LAUNCHER
 from weft_jobs import STEPS, checkpoint_steps, command, curve, environment, toy_file, weft
 
 from weft import checkpoint
@@ -42,6 +43,49 @@ def test_numbers_of_ranks_that_do_not_fit(tmp_path: Path) -> None:
     done = weft("train", "-n", "3", toy_file(tmp_path), "--set", "split={grid: [2, 2]}")
     assert done.returncode != 0
     assert done.stderr.count("expected 4 ranks for the grid in the file, got 3") == 1
+
+
+def ranks_with_their_own_files(tmp_path: Path, *files: Path) -> subprocess.CompletedProcess[str]:
+    """As hosts would be that do not share a file system."""
+    script = tmp_path / "rank.sh"
+    cases = "".join(f"{rank}) file={file};; " for rank, file in enumerate(files))
+    script.write_text(f'case $OMPI_COMM_WORLD_RANK in {cases}esac\nexec {command()[0]} train $file --out {tmp_path}/run')
+    return subprocess.run(
+        [str(LAUNCHER), "-n", str(len(files)), "sh", str(script)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_rank_that_does_not_see_the_file(tmp_path: Path) -> None:
+    done = ranks_with_their_own_files(tmp_path, toy_file(tmp_path), tmp_path / "absent.yaml")
+    assert done.returncode != 0
+    assert "rank 1: " in done.stderr and "absent.yaml" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rank_that_sees_another_file(tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(toy_file(tmp_path).read_text().replace("rate: 0.003", "rate: 0.004"))
+    done = ranks_with_their_own_files(tmp_path, tmp_path / "toy.yaml", other)
+    assert done.returncode != 0
+    assert "of which other ranks have another version" in done.stderr
+
+
+def test_ranks_finish_together_without_checks(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("train", "-n", "2", toy_file(tmp_path), "--out", tmp_path / "run"),
+        env={**environment(), "WEFT_CHECK": "0"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert checkpoint_steps(tmp_path / "run")[-1] == STEPS
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
+#include <string_view>
+#include <utility>
 
 #include "weft/experiment/safetensors.h"
 #include "weft/experiment/together.h"
@@ -68,16 +71,27 @@ void sync_folder(const fs::path& folder) {
   if (failed != 0) files::throw_errno("bring to the disk", folder);
 }
 
+// The number in step-<number>; nothing in other names.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  std::int64_t step = -1;
+  const auto parsed = std::from_chars(name.data() + std::string_view(kPrefix).size(), end, step);
+  return parsed.ec == std::errc() && parsed.ptr == end && step >= 0 ? std::optional(step) : std::nullopt;
+}
+
 // Whole ones, latest first.
 std::vector<fs::path> whole_checkpoints(const fs::path& run) {
-  std::vector<fs::path> found;
+  std::vector<std::pair<std::int64_t, fs::path>> found;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_of(run), ignored)) {
-    const bool named = entry.path().filename().string().starts_with(kPrefix);
-    if (named && fs::exists(entry.path() / kIndexFile, ignored)) found.push_back(entry.path());
+    const auto step = step_of(entry.path().filename().string());
+    if (step && fs::exists(entry.path() / kIndexFile, ignored)) found.emplace_back(*step, entry.path());
   }
   std::sort(found.begin(), found.end(), std::greater<>());
-  return found;
+  std::vector<fs::path> result;
+  for (auto& [step, path] : found) result.push_back(std::move(path));
+  return result;
 }
 
 void publish(const fs::path& run, const fs::path& partial, std::int64_t step, CheckpointIndex index) {

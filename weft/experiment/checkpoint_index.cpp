@@ -43,7 +43,9 @@ Sizes sizes_from(const std::string& text, const fs::path& file) {
 partition::Box box_of(const Sizes& begin, const Sizes& shape) {
   partition::Box box;
   for (std::size_t i = 0; i < begin.size() && i < shape.size(); ++i) {
-    box.ranges.push_back({begin[i], begin[i] + shape[i]});
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(begin[i], shape[i], &end)) end = -1;  // which lies in no tensor
+    box.ranges.push_back({begin[i], end});
   }
   return box;
 }
@@ -70,18 +72,22 @@ Described parse_piece(const std::string& text, const fs::path& file) {
   return {sizes_from(whole, file), box_of(sizes_from(begin, file), sizes_from(shape, file))};
 }
 
-// Pieces of a tensor lie in it and have as many cells as it: shards are written without overlap.
+// Pieces of a tensor lie in it, apart from each other, and have as many cells as it.
 void require_covered(const std::string& name, const IndexedTensor& tensor, const fs::path& folder) {
   const auto whole = partition::Box::whole(tensor.shape);
   std::int64_t cells = 0;
   for (const Piece& piece : tensor.pieces) {
     bool inside = piece.box.dims() == whole.dims();
     for (std::size_t i = 0; inside && i < whole.dims(); ++i) {
-      inside = piece.box.ranges[i].begin >= 0 && piece.box.ranges[i].end <= whole.ranges[i].end;
+      const partition::Range& range = piece.box.ranges[i];
+      inside = range.begin >= 0 && range.begin <= range.end && range.end <= whole.ranges[i].end;
     }
     const bool plain_name = fs::path(piece.file).filename() == piece.file;  // nothing outside of the folder is read
-    if (!inside || !plain_name)
-      throw CheckpointError("weft: expected pieces of '" + name + "' inside of it in " + folder.string());
+    const bool apart = std::none_of(tensor.pieces.data(), &piece, [&](const Piece& other) {
+      return inside && !other.box.intersect(piece.box).empty();
+    });
+    if (!inside || !apart || !plain_name)
+      throw CheckpointError("weft: expected pieces of '" + name + "' inside of it, none twice, in " + folder.string());
     cells += piece.box.volume();
   }
   if (cells == whole.volume()) return;

@@ -1,5 +1,6 @@
 #include "weft/experiment/emit.h"
 
+#include <cstdio>
 #include <map>
 #include <sstream>
 
@@ -38,7 +39,7 @@ class Emitter {
       use.anchor = ++anchors_;
       out_ << "&v" << use.anchor << " ";
     }
-    if (!value.tag.empty() && value.tag != "!") out_ << value.tag << " ";
+    if (!value.tag.empty() && value.tag != "!") out_ << written(value.tag) << " ";
     switch (value.kind) {
       case Value::Kind::kNull:
         out_ << "~";
@@ -94,6 +95,9 @@ class Emitter {
     return text[0] != '-' || text.size() > 1;
   }
 
+  // `!!str` is read as `tag:yaml.org,2002:str`.
+  static std::string written(const std::string& tag) { return tag[0] == '!' ? tag : "!<" + tag + ">"; }
+
   static std::string quoted(const std::string& key) { return plain(key) ? key : quoted_text(key); }
 
   static std::string quoted_text(const std::string& text) {
@@ -106,6 +110,10 @@ class Emitter {
         result += "\\t";
       } else if (c == '\r') {
         result += "\\r";
+      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+        char code[8];
+        std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned char>(c));
+        result += code;
       } else {
         result += c;
       }

@@ -146,12 +146,12 @@ std::optional<std::vector<std::int64_t>> Fields::sizes(const std::string& key, c
     return true;
   };
   const bool fits = value->kind == Value::Kind::kSequence
-                        ? !value->items.empty() && value->items.size() <= 3 &&
+                        ? !value->items.empty() && value->items.size() <= 2 &&
                               std::all_of(value->items.begin(), value->items.end(),
                                           [&](const ValuePtr& item) { return append(*item); })
                         : append(*value);
   if (fits) return result;
-  refuse(key, *value, bounds(range) + ", or a list of them");
+  refuse(key, *value, bounds(range) + ", or a list of two of them");
   return std::nullopt;
 }
 

@@ -22,7 +22,8 @@ using Flow = std::variant<spatial::DistTensor, at::Tensor>;
 // One run through the network.
 struct Pass {
   bool training = false;
-  std::uint64_t draw = 0;  // another one for each step: what dropout's mask follows from
+  std::uint64_t draw = 0;        // another one for each step: what dropout's mask follows from
+  std::int64_t first_image = 0;  // which one of the batch this rank's first is
 };
 
 class Layer {
@@ -62,6 +63,7 @@ struct LayerContext {
 [[nodiscard]] LayerPtr make_windowed_layer(const LayerContext& context, spatial::LayoutPtr& layout);
 [[nodiscard]] LayerPtr make_local_filter(const LayerContext& context, spatial::LayoutPtr& layout);
 [[nodiscard]] LayerPtr make_linear(const LayerContext& context, spatial::LayoutPtr& layout);
+[[nodiscard]] LayerPtr make_batch_norm(const LayerContext& context);
 [[nodiscard]] LayerPtr make_pointwise_layer(const LayerContext& context, spatial::LayoutPtr& layout);
 [[nodiscard]] LayerPtr make_residual_stack(const LayerContext& context, spatial::LayoutPtr& layout);
 

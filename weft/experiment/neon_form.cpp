@@ -40,9 +40,9 @@ void read_dataset(const Value& value, Experiment& experiment, Problems& problems
   read_mode(fields, experiment.split);
   dataset.folder = fields.text("repo_path").value_or("");
   dataset.folder_may_be_absent = true;
-  dataset.sample = fraction_of_sample(fields.number("sample_pct", {.least = 0, .most = 100}).value_or(100));
+  dataset.sample = fraction_of_sample(fields.number("sample_pct", {.least = 1e-7, .most = 100}).value_or(100));
   dataset.cache = fields.text("serialized_path").value_or("");
-  dataset.test_images = fields.integer("num_test_sample", kCount);
+  dataset.test_images = fields.integer("num_test_sample", kSize);
   dataset.shuffle =
       fields.boolean("shuffle").value_or(dataset.shuffle);  // weft's own key: neon takes images as they come
   if (dataset.kind == "toy_images") {

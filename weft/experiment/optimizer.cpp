@@ -1,6 +1,7 @@
 #include "weft/experiment/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
@@ -19,22 +20,32 @@ Parameter kept(const Parameter& of, const char* what, const at::Tensor& value) {
   return state;
 }
 
+// The same on all ranks that hold a part of the parameter.
+Parameter counted(const Parameter& of, const at::Tensor& count) {
+  Parameter state = kept(of, ".updates", count);
+  state.whole = {1};
+  state.part = partition::Box::whole(state.whole);
+  return state;
+}
+
 }  // namespace
 
 Optimizer::Optimizer(std::vector<Parameter*> parameters) {
   for (Parameter* parameter : parameters) {
     if (!parameter->trained) continue;
-    Slot slot{parameter, {}, {}};
+    Slot slot{parameter, {}, {}, {}};
     const at::Tensor value = parameter->value.detach();
     if (is_adaptive(parameter->rule) || has_momentum(parameter->rule)) slot.first = at::zeros_like(value);
-    if (is_adaptive(parameter->rule)) slot.second = at::zeros_like(value);
+    if (is_adaptive(parameter->rule)) {
+      slot.second = at::zeros_like(value);
+      slot.count = at::zeros({1}, value.options());
+    }
     slots_.push_back(std::move(slot));
   }
 }
 
 void Optimizer::step(const UpdateTime& time) {
   const at::NoGradGuard no_grad;
-  ++updates_;
   for (Slot& slot : slots_) {
     if (!slot.parameter->value.grad().defined()) continue;
     const LearningRule& rule = slot.parameter->rule;
@@ -68,8 +79,9 @@ void Optimizer::adapt(Slot& slot, const LearningRule& rule, double rate) const {
     gradient = gradient.add(value, rule.weight_decay);
   slot.first.mul_(rule.beta1).add_(gradient, 1 - rule.beta1);
   slot.second.mul_(rule.beta2).addcmul_(gradient, gradient, 1 - rule.beta2);
-  const double bias1 = 1 - std::pow(rule.beta1, static_cast<double>(updates_));
-  const double bias2 = 1 - std::pow(rule.beta2, static_cast<double>(updates_));
+  const auto updates = slot.count.add_(1).item<double>();
+  const double bias1 = 1 - std::pow(rule.beta1, updates);
+  const double bias2 = 1 - std::pow(rule.beta2, updates);
   value.addcdiv_(slot.first, slot.second.sqrt().div_(std::sqrt(bias2)).add_(rule.epsilon), -rate / bias1);
 }
 
@@ -82,6 +94,7 @@ std::vector<Parameter> Optimizer::state() const {
   for (const Slot& slot : slots_) {
     if (slot.first.defined()) result.push_back(kept(*slot.parameter, ".momentum", slot.first));
     if (slot.second.defined()) result.push_back(kept(*slot.parameter, ".square", slot.second));
+    if (slot.count.defined()) result.push_back(counted(*slot.parameter, slot.count));
   }
   return result;
 }

@@ -23,23 +23,21 @@ class Optimizer {
   void step(const UpdateTime& time);
   void clear_gradients();
 
-  // Momenta and moments, cut as their parameters are, and the number of updates: for checkpoints.
+  // Momenta and moments, cut as their parameters are, and how many updates the moments have seen: for checkpoints.
   [[nodiscard]] std::vector<Parameter> state() const;
-  [[nodiscard]] std::int64_t updates() const noexcept { return updates_; }
-  void set_updates(std::int64_t updates) noexcept { updates_ = updates; }
 
  private:
   struct Slot {
     Parameter* parameter;
     at::Tensor first;   // momentum's velocity, or the mean of gradients
     at::Tensor second;  // the mean of squared gradients
+    at::Tensor count;   // one number: of updates by those means, which begin with the parameter's first gradient
   };
 
   void descend(Slot& slot, const LearningRule& rule, double rate, double momentum) const;
   void adapt(Slot& slot, const LearningRule& rule, double rate) const;
 
   std::vector<Slot> slots_;
-  std::int64_t updates_ = 0;
 };
 
 }  // namespace weft::experiment

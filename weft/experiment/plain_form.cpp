@@ -10,9 +10,9 @@ void read_data(const Value& value, DatasetSpec& data, Problems& problems) {
   fields.require("set");
   data.kind = fields.choice("set", {"mnist", "cifar10", "toy_images"}).value_or("mnist");
   data.folder = fields.text("folder").value_or("");
-  data.sample = fields.number("sample", kFraction).value_or(1);
+  data.sample = fields.number("sample", kShare).value_or(1);
   data.cache = fields.text("cache").value_or("");
-  data.test_images = fields.integer("test_images", kCount);
+  data.test_images = fields.integer("test_images", kSize);
   data.shuffle = fields.boolean("shuffle").value_or(true);
   data.prefetch = fields.integer("prefetch", {.least = 0, .most = 1000}).value_or(data.prefetch);
   if (data.kind == "toy_images") {

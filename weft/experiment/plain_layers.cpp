@@ -189,8 +189,8 @@ LearningRule read_optimizer(const Value& value, Problems& problems) {
     return rule;
   }
   rule.kind = type == "adam" ? LearningRule::Kind::kAdam : LearningRule::Kind::kAdamW;
-  rule.beta1 = fields.number("beta1", kFraction).value_or(rule.beta1);
-  rule.beta2 = fields.number("beta2", kFraction).value_or(rule.beta2);
+  rule.beta1 = fields.number("beta1", kDecay).value_or(rule.beta1);
+  rule.beta2 = fields.number("beta2", kDecay).value_or(rule.beta2);
   rule.epsilon = fields.number("epsilon", kNonNegative).value_or(rule.epsilon);
   return rule;
 }

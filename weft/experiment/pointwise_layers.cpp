@@ -1,16 +1,12 @@
-#include <ATen/ops/batch_norm.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tanh.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include "weft/experiment/layer.h"
 #include "weft/partition/scramble.h"
 #include "weft/spatial/adaptive_pooling.h"
 #include "weft/spatial/dropout.h"
-#include "weft/spatial/normalization.h"
 
 namespace weft::experiment {
 namespace {
@@ -34,49 +30,14 @@ class DropoutLayer final : public Layer {
   Flow forward(const Flow& x, const Pass& pass) override {
     if (!pass.training || probability_ == 0) return x;
     const auto seed = static_cast<std::int64_t>(partition::scramble(partition::scramble(seed_) + pass.draw) >> 1);
-    if (const auto* tiles = std::get_if<DistTensor>(&x)) return spatial::dropout(*tiles, probability_, seed);
-    return spatial::dropout(std::get<at::Tensor>(x), probability_, seed);
+    if (const auto* tiles = std::get_if<DistTensor>(&x))
+      return spatial::dropout(*tiles, probability_, seed, false, pass.first_image);
+    return spatial::dropout(std::get<at::Tensor>(x), probability_, seed, pass.first_image);
   }
 
  private:
   double probability_;
   std::uint64_t seed_;
-};
-
-class BatchNormLayer final : public Layer {
- public:
-  explicit BatchNormLayer(const LayerContext& context) {
-    const auto options = at::TensorOptions().dtype(context.type);
-    const std::int64_t count = context.sizes.in.maps;
-    // The features of a vector in parts are a rank's own.
-    const bool parts = context.sizes.in.shape.empty() && context.inputs;
-    const partition::Box part = parts ? context.inputs->tile() : partition::Box::whole({count});
-    const auto add = [&](const char* name, const at::Tensor& value, bool trained) {
-      parameters_.push_back(cut_parameter(context.spec.name + name, value, part, context.rule));
-      parameters_.back().trained = trained;
-      parameters_.back().value.set_requires_grad(trained);
-    };
-    add(".weight", at::ones({count}, options), true);
-    add(".bias", at::zeros({count}, options), true);
-    add(".running_mean", at::zeros({count}, options), false);
-    add(".running_var", at::ones({count}, options), false);
-  }
-
-  Flow forward(const Flow& x, const Pass& pass) override {
-    const auto* tiles = std::get_if<DistTensor>(&x);
-    if (tiles != nullptr && tiles->dims() > 1) {
-      return spatial::batch_norm(*tiles, value(0), value(1), value(2), value(3), pass.training, kAverage, kEpsilon);
-    }
-    const at::Tensor& local = tiles ? tiles->local : std::get<at::Tensor>(x);
-    const at::Tensor y = at::batch_norm(local, value(0), value(1), value(2), value(3), pass.training, kAverage,
-                                        kEpsilon, /*cudnn_enabled=*/false);
-    return tiles ? Flow(DistTensor{y, tiles->layout}) : Flow(y);
-  }
-
- private:
-  static constexpr double kAverage = 0.1;
-  static constexpr double kEpsilon = 1e-5;
-  [[nodiscard]] const at::Tensor& value(std::size_t i) const { return parameters_[i].value; }
 };
 
 class GlobalAverageLayer final : public Layer {
@@ -124,7 +85,7 @@ LayerPtr make_pointwise_layer(const LayerContext& context, spatial::LayoutPtr& l
     case LayerKind::kDropout:
       return std::make_unique<DropoutLayer>(context);
     case LayerKind::kBatchNorm:
-      return std::make_unique<BatchNormLayer>(context);
+      return make_batch_norm(context);
     case LayerKind::kGlobalAverage:
       layout = nullptr;
       return std::make_unique<GlobalAverageLayer>(context.spec.name);

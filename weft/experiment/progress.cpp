@@ -25,10 +25,10 @@ std::int64_t whole(const std::map<std::string, double>& numbers, const char* nam
 
 std::map<std::string, double> numbers_of(const Progress& progress) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-  return {{"stage", number(progress.stage)},   {"epoch", number(progress.epoch)},
-          {"batch", number(progress.batch)},   {"step", number(progress.step)},
-          {"cost_sum", progress.cost_sum},     {"mistakes", number(progress.mistakes)},
-          {"images", number(progress.images)}, {"updates", number(progress.updates)}};
+  return {{"stage", number(progress.stage)},  {"epoch", number(progress.epoch)},
+          {"batch", number(progress.batch)},  {"step", number(progress.step)},
+          {"cost_sum", progress.cost_sum},    {"mistakes", number(progress.mistakes)},
+          {"images", number(progress.images)}};
 }
 
 Progress progress_from(const std::map<std::string, double>& numbers) {
@@ -38,8 +38,7 @@ Progress progress_from(const std::map<std::string, double>& numbers) {
           .step = whole(numbers, "step"),
           .cost_sum = number(numbers, "cost_sum"),
           .mistakes = whole(numbers, "mistakes"),
-          .images = whole(numbers, "images"),
-          .updates = whole(numbers, "updates")};
+          .images = whole(numbers, "images")};
 }
 
 }  // namespace weft::experiment

@@ -15,7 +15,6 @@ struct Progress {
   double cost_sum = 0;     // of the epoch's batches so far
   std::int64_t mistakes = 0;
   std::int64_t images = 0;
-  std::int64_t updates = 0;  // of the optimiser, which corrects its first means by it
 };
 
 // As a checkpoint's index has them; whole numbers up to 2^53 are exact.

@@ -34,7 +34,7 @@ void Reporter::open(const std::filesystem::path& run, std::int64_t step) {
   metrics_ = std::make_unique<trace::MetricsFile>(run / "metrics.jsonl");
   metrics_->forget_after(step);
   events_ = std::make_unique<trace::TensorBoardFile>(run);
-  if (step > 0) events_->forget_from(step + 1, trace::seconds_since_1970());
+  events_->forget_from(step + 1, trace::seconds_since_1970());
   epoch_begun_ = std::chrono::steady_clock::now();
 }
 

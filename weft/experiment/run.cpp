@@ -1,11 +1,13 @@
 #include "weft/experiment/run.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <string_view>
 
 #include "weft/collective/broadcast.h"
 #include "weft/experiment/checkpoint.h"
@@ -28,6 +30,7 @@ namespace fs = std::filesystem;
 
 // The first rank's text on all ranks.
 std::string announced(const std::string& text, const Comm& comm) {
+  const at::NoGradGuard no_grad;
   at::Tensor length = at::empty({1}, at::kLong).fill_(static_cast<std::int64_t>(text.size()));
   length = collective::broadcast(length, comm);
   at::Tensor bytes = at::empty({length.item<std::int64_t>()}, at::kByte);
@@ -36,11 +39,46 @@ std::string announced(const std::string& text, const Comm& comm) {
   return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
 }
 
+// Collective. The same experiment on all ranks, or an error on all: a host may not see the file, or another one.
+ResolvedExperiment resolved_by_all(const RunOptions& options, const Comm& world) {
+  ResolvedExperiment resolved;
+  std::exception_ptr error;
+  std::string outcome;
+  try {
+    resolved = resolve_experiment(options.file, options.overrides);
+    outcome = resolved.config;
+  } catch (const std::exception& thrown) {
+    error = std::current_exception();
+    outcome = thrown.what();
+  }
+  if (world->size() > 1) {
+    const std::uint64_t signature = std::hash<std::string_view>{}(outcome);
+    world->enter();
+    if (!world->agree(mpi::Direction::kForward, {.signature = signature}).same_call()) {
+      world->disagree(error ? outcome
+                            : "read " + options.file.string() + ", of which other ranks have another version");
+    }
+  }
+  if (error) std::rethrow_exception(error);
+  return resolved;
+}
+
+// As a shell reads it.
+std::string quoted(const std::string& word) {
+  const bool plain =
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
+      std::string::npos;
+  if (plain && !word.empty()) return word;
+  std::string text = "'";
+  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return text + "'";
+}
+
 class ExperimentRun {
  public:
   ExperimentRun(const RunOptions& options, const Comm& world)
       : options_(options),
-        resolved_(resolve_experiment(options.file, options.overrides)),
+        resolved_(resolved_by_all(options, world)),
         experiment_(resolved_.experiment),
         first_(world->rank() == 0),
         reporter_(first_),
@@ -103,16 +141,19 @@ class ExperimentRun {
   }
 
   void go_on() {
-    const auto checkpoint = latest_checkpoint(folder_);
-    if (!checkpoint) return reporter_.say("no checkpoint in " + folder_.string() + ": starting from the beginning");
+    // The first rank chooses: a shared file system may show the others an older state.
+    const fs::path checkpoint = announced(latest_checkpoint(folder_).value_or("").string(), mesh_.world());
+    if (checkpoint.empty()) {
+      return reporter_.say("no checkpoint in " + folder_.string() + ": starting from the beginning");
+    }
     together(mesh_.world(), "resume", [&] {
-      const CheckpointIndex index = read_index(*checkpoint);
+      const CheckpointIndex index = read_index(checkpoint);
       const Progress progress = progress_from(index.numbers);
-      load_checkpoint(*checkpoint, index, wanted_from(index, progress));
+      load_checkpoint(checkpoint, index, wanted_from(index, progress));
       if (progress.step == 0) training_.begin_with_loaded_weights();
       training_.go_on(progress);
     });
-    reporter_.say("going on from " + checkpoint->string());
+    reporter_.say("going on from " + checkpoint.string());
   }
 
   // Weights that come from elsewhere, for a run that begins with them, have no optimiser's state beside them.
@@ -157,10 +198,15 @@ class ExperimentRun {
 
   RunEnd stopped() {
     reporter_.say("stopped after step " + std::to_string(training_.progress().step) + " of " +
-                  std::to_string(training_.total_steps()) +
-                  ", with a checkpoint; go on by: weft train --resume --out " + folder_.string() + " " +
-                  options_.file.string());
+                  std::to_string(training_.total_steps()) + ", with a checkpoint; go on by: " + command_to_go_on());
     return RunEnd::kStopped;
+  }
+
+  [[nodiscard]] std::string command_to_go_on() const {
+    std::string command = "weft train --resume";
+    if (mesh_.world()->size() > 1) command += " -n " + std::to_string(mesh_.world()->size());
+    for (const std::string& assignment : options_.overrides) command += " --set " + quoted(assignment);
+    return command + " --out " + quoted(folder_.string()) + " " + quoted(options_.file.string());
   }
 
   void finish() {

@@ -19,8 +19,10 @@ struct RunOptions {
 
 enum class RunEnd : std::uint8_t { kFinished, kStopped };
 
-// Collective over `world`. Rank 0 prints. Throws ExperimentError, data::DataError or CheckpointError on every rank for
-// what has to be changed outside of the program.
+// Collective over `world`. Rank 0 prints. Throws ExperimentError on every rank for what is wrong in the file. What
+// fails before or between steps (data, checkpoints, the run's folder) is thrown on every rank too, as
+// mpi::SharedFailure where there are several; what fails inside of a step, or when the first rank writes its metrics,
+// only where it happens.
 RunEnd run_experiment(const RunOptions& options, const std::shared_ptr<mpi::Team>& world);
 
 // From now on SIGINT, SIGTERM and SIGUSR1 (which launchers pass on) ask for a stop after the step that is under way; a

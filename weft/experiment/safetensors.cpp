@@ -39,6 +39,7 @@ std::string header_of(const std::vector<TensorBytes>& tensors, const Metadata& m
   if (!metadata.empty()) header[kMetadata] = metadata;
   std::int64_t offset = 0;
   for (const TensorBytes& tensor : tensors) {
+    if (header.contains(tensor.name)) throw CheckpointError("weft: expected one tensor '" + tensor.name + "', got two");
     const std::int64_t bytes = bytes_of(tensor.dtype, tensor.shape);
     header[tensor.name] = {
         {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};

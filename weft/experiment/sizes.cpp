@@ -1,6 +1,7 @@
 #include "weft/experiment/sizes.h"
 
 #include <algorithm>
+#include <set>
 
 #include "weft/experiment/description.h"
 
@@ -84,6 +85,30 @@ void check_pretraining(const ModelSpec& model, Problems& problems) {
   }
 }
 
+// Names are what weights are kept under.
+void check_names(const ModelSpec& model, Problems& problems) {
+  std::set<std::string> names;
+  for (const LayerSpec& layer : model.layers) {
+    if (names.insert(layer.name).second) continue;
+    problems.add(layer.place, "expected another name for each layer, got '" + layer.name + "' again");
+  }
+}
+
+// What GB's stages and pictures need of the end of the network.
+void check_last_layer(const ModelSpec& model, const LayerSizes& last, Problems& problems) {
+  const Pretraining& wanted = model.pretraining;
+  if ((wanted.spot_check || wanted.visualize) && last.in.shape.empty()) {
+    problems.add(model.layers.back().place,
+                 "expected maps before the last layer, whose units spot_check and visualize "
+                 "look at, got " +
+                     last.in.describe());
+  }
+  if (wanted.initial_epochs > 0 && model.layers.back().kind != LayerKind::kLinear) {
+    problems.add(model.layers.back().place,
+                 "expected a linear last layer, which the initial epochs train alone, got one without weights");
+  }
+}
+
 }  // namespace
 
 std::int64_t Extent::values() const {
@@ -131,6 +156,8 @@ void check_model(const Experiment& experiment, const std::vector<LayerSizes>& si
   if (model.cost == Cost::kBinaryCrossEntropy && last.activation != Activation::kLogistic) {
     problems.add(last.place, "expected a logistic last layer: this cross entropy takes values from 0 to 1");
   }
+  check_names(model, problems);
+  check_last_layer(model, sizes.back(), problems);
   if (model.pretraining.wanted || model.name == "GB") check_pretraining(model, problems);
 }
 

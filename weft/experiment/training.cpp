@@ -66,7 +66,7 @@ void Training::begin_epoch() {
 }
 
 Tensor Training::outputs_of(const Stage& stage, const data::Batch& batch) const {
-  const Pass pass{.training = true, .draw = static_cast<std::uint64_t>(progress_.step)};
+  const Pass pass{.training = true, .draw = static_cast<std::uint64_t>(progress_.step), .first_image = batch.first};
   if (stage.kind == Stage::Kind::kWhole) return network_.forward(batch.images, pass);
   const std::size_t last = network_.size() - 1;
   Flow x = network_.input(batch.images);
@@ -173,12 +173,6 @@ std::vector<Parameter> Training::state() {
   return all;
 }
 
-Progress Training::progress() const {
-  Progress now = progress_;
-  now.updates = optimizer_.updates();
-  return now;
-}
-
 void Training::begin_with_loaded_weights() {
   for (const auto& pretrainer : pretrainers_) pretrainer->copy_filter();
 }
@@ -195,7 +189,6 @@ void Training::go_on(const Progress& progress) {
   while (!done() && progress_.epoch >= stages_[static_cast<std::size_t>(progress_.stage)].epochs) {
     progress_ = {.stage = progress_.stage + 1, .step = progress_.step};
   }
-  optimizer_.set_updates(progress.updates);
   epoch_begun_ = false;
 }
 

@@ -47,7 +47,7 @@ class Training {
   // One batch. `stop`: this rank was asked to stop after it, and so all do. Collective.
   [[nodiscard]] StepReport step(bool stop);
 
-  [[nodiscard]] Progress progress() const;
+  [[nodiscard]] const Progress& progress() const noexcept { return progress_; }
   [[nodiscard]] const std::vector<Stage>& stages() const noexcept { return stages_; }
   [[nodiscard]] std::int64_t batches() const { return images_.batches(); }
   [[nodiscard]] std::int64_t total_steps() const;

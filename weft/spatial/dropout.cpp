@@ -30,8 +30,9 @@ class Coin {
   std::uint64_t threshold_;
 };
 
-// Counters are the linear indices of the whole tensor [leading, shape...].
-void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shape, const Coin& coin, double kept) {
+// Counters are the linear indices of the whole tensor [leading, shape...], from `first` on.
+void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shape, const Coin& coin, double kept,
+          std::int64_t first) {
   const std::int64_t cells = c10::multiply_integers(shape);
   const std::size_t dims = shape.size();
   Sizes at(dims);
@@ -40,7 +41,7 @@ void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shap
     for (std::int64_t cell = 0; cell < tile.volume(); ++cell) {
       std::int64_t index = 0;
       for (std::size_t i = 0; i < dims; ++i) index = index * shape[i] + at[i];
-      *mask++ = coin.drops(lead * cells + index) ? 0 : kept;
+      *mask++ = coin.drops(first + lead * cells + index) ? 0 : kept;
       for (std::size_t i = dims; i-- > 0;) {  // the next cell
         if (++at[i] < tile.ranges[i].end) break;
         at[i] = tile.ranges[i].begin;
@@ -49,28 +50,38 @@ void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shap
   }
 }
 
-Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, double p, std::int64_t seed, std::size_t whole) {
+struct Draw {
+  double p;
+  std::int64_t seed;
+  std::int64_t first;
+};
+
+Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, const Draw& draw, std::size_t whole) {
+  const double p = draw.p;
   TORCH_CHECK_VALUE(p >= 0 && p <= 1, "weft: expected a dropout probability in [0, 1], got ", p);
-  if (p == 0 || x.is_meta()) return x;
+  if (p == 0 || x.is_meta() || x.numel() == 0) return x;
   Sizes sizes = x.sizes().vec();
   for (std::size_t i = sizes.size() - whole; i < sizes.size(); ++i) sizes[i] = 1;
   Tensor mask = at::empty(sizes, at::kDouble);
   const Box part = whole > 0 ? Box::whole(Sizes(whole, 1)) : tile;
   const Sizes field = whole > 0 ? Sizes(whole, 1) : shape;
   const std::int64_t leading = c10::multiply_integers(at::IntArrayRef(sizes).slice(0, sizes.size() - part.dims()));
-  toss(mask.mutable_data_ptr<double>(), leading, part, field, Coin(p, seed), p < 1 ? 1 / (1 - p) : 0);
+  const std::int64_t all = leading * c10::multiply_integers(field);  // of the whole fields of this rank's images
+  const std::int64_t first = draw.first == 0 ? 0 : draw.first * (all / x.size(0));
+  toss(mask.mutable_data_ptr<double>(), leading, part, field, Coin(p, draw.seed), p < 1 ? 1 / (1 - p) : 0, first);
   return x.mul(mask.to(x.options()));
 }
 
 }  // namespace
 
-DistTensor dropout(const DistTensor& x, double p, std::int64_t seed, bool whole_channels) {
+DistTensor dropout(const DistTensor& x, double p, std::int64_t seed, bool whole_channels, std::int64_t first) {
   x.validate();
-  return {masked(x.local, x.layout->tile(), x.layout->shape(), p, seed, whole_channels ? x.dims() : 0), x.layout};
+  const std::size_t whole = whole_channels ? x.dims() : 0;
+  return {masked(x.local, x.layout->tile(), x.layout->shape(), {p, seed, first}, whole), x.layout};
 }
 
-Tensor dropout(const Tensor& x, double p, std::int64_t seed) {
-  return masked(x, Box::whole(x.sizes().vec()), x.sizes().vec(), p, seed, 0);
+Tensor dropout(const Tensor& x, double p, std::int64_t seed, std::int64_t first) {
+  return masked(x, Box::whole(x.sizes().vec()), x.sizes().vec(), {p, seed, first}, 0);
 }
 
 }  // namespace weft::spatial
