@@ -15,6 +15,7 @@
 #include "weft/experiment/check.h"
 #include "weft/experiment/launch.h"
 #include "weft/experiment/load.h"
+#include "weft/experiment/mesh.h"
 #include "weft/experiment/problems.h"
 #include "weft/experiment/run.h"
 #include "weft/mpi/environment.h"
@@ -28,8 +29,16 @@ using weft::experiment::RunOptions;
 constexpr int kWrongInput = 2;
 constexpr int kInterrupted = 130;
 
-// Ranks through the launcher; each is this program again, which then finds itself under it.
-int launch(int ranks, int argc, char** argv) {
+// Ranks through the launcher; each is this program again, which then finds itself under it. What is wrong with the file
+// is said before any of them starts.
+int launch(const RunOptions& options, int ranks, int argc, char** argv) {
+  try {
+    const auto experiment = weft::experiment::load_experiment(options.file, options.overrides);
+    static_cast<void>(weft::experiment::plan_ranks(experiment, ranks));
+  } catch (const weft::experiment::ExperimentError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return kWrongInput;
+  }
   std::vector<std::string> command{weft::experiment::find_launcher().string(), "-n", std::to_string(ranks)};
   command.emplace_back("/proc/self/exe");
   char path[4096];
@@ -49,7 +58,8 @@ int train(const RunOptions& options, int argc, char** argv) {
     weft::experiment::stop_on_signals();
     return weft::experiment::run_experiment(options, world) == RunEnd::kStopped ? kInterrupted : EXIT_SUCCESS;
   } catch (const weft::mpi::SharedFailure& error) {
-    if (world->rank() == 0) std::fprintf(stderr, "weft: %s\n", error.what());
+    const std::string text = error.what();
+    if (world->rank() == 0) std::fprintf(stderr, "%s%s\n", text.starts_with("weft: ") ? "" : "weft: ", text.c_str());
     std::fflush(nullptr);
     std::_Exit(EXIT_FAILURE);
   } catch (const weft::experiment::ExperimentError& error) {
@@ -117,7 +127,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (*train_command) {
     const bool starts_ranks = ranks > 1 && !weft::experiment::under_launcher();
-    return starts_ranks ? launch(ranks, argc, argv) : train(options, argc, argv);
+    return starts_ranks ? launch(options, ranks, argc, argv) : train(options, argc, argv);
   }
   if (*check_command) return check(options, ranks);
   for (const auto& [name, what] : parts) {

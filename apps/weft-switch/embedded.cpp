@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -30,6 +31,7 @@ void set(const char* name, const std::string& value) { setenv(name, value.c_str(
 [[noreturn]] void become_worker(const Workers& workers, int rank, const sigset_t& signals) {
   set("RANK", std::to_string(rank));
   set("LOCAL_RANK", std::to_string(rank));
+  std::signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
   std::vector<char*> arguments;
   for (const std::string& word : workers.command) arguments.push_back(const_cast<char*>(word.c_str()));

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "apps/weft-switch/embedded.h"
+#include "weft/control/descriptors.h"
 #include "weft/control/rpc/daemon.h"
 
 namespace {
@@ -100,6 +101,7 @@ void announce(const Daemon& daemon, const CommandLine& line) {
 
 // SIGINT and SIGTERM are waited for, not handled: blocked in every thread, taken by this one.
 sigset_t blocked_signals() {
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read the log may go
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -120,9 +122,20 @@ void serve(Daemon& daemon, const sigset_t& signals) {
   }
 }
 
+// The usual soft limit, 1024, is below what the connections that are let in may need.
+void make_room(const DaemonOptions& options) {
+  const auto needed = weft::control::rpc::descriptors_of(options);
+  const auto allowed = weft::control::allow_descriptors(needed);
+  if (allowed >= needed) return;
+  spdlog::warn("{} descriptors are allowed, {} are needed when all connections are in use; raise the hard limit",
+               allowed, needed);
+}
+
 int run(const CommandLine& line) {
   const sigset_t signals = blocked_signals();
-  Daemon daemon(options_of(line));
+  const DaemonOptions options = options_of(line);
+  make_room(options);
+  Daemon daemon(options);
   announce(daemon, line);
   if (line.embedded > 0) {
     return weft::apps::run_workers({line.embedded, line.command, daemon.control_address(), line.jobs}, signals);

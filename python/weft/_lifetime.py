@@ -50,6 +50,16 @@ def _vanish(status: int) -> None:
     os._exit(status)
 
 
+def _show_what_was_collected() -> None:
+    """torch.distributed's own excepthook, around this one, collects what is printed to print it when this one returns,
+    which it does not."""
+    collected = getattr(sys.stderr, "getvalue", None)
+    if collected is not None and sys.__stderr__ is not None:
+        with suppress(OSError, ValueError):
+            sys.__stderr__.write(collected())
+            sys.__stderr__.flush()
+
+
 def describe(error: BaseException) -> str:
     """``ValueError: bad batch at train.py:12``."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -68,6 +78,7 @@ def install() -> None:
                 torch.ops.weft.alarm(describe(error))
         earlier(kind, error, trace)
         if _world_size > 1:
+            _show_what_was_collected()
             _vanish(1)
 
     sys.excepthook = tell_the_others

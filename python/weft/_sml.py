@@ -31,5 +31,8 @@ def _open_fallback(name: str, options: Any) -> Any:
         from . import _process_group
 
         return _process_group.create(options)
-    store = PrefixStore("sml/gloo", options.store)
+    meeting = options.store.add(
+        f"sml/meetings/{options.group_rank}", 0
+    )  # of sml_setup.cpp: the store may be used again
+    store = PrefixStore(f"sml/gloo/{meeting}", options.store)
     return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)

@@ -99,6 +99,14 @@ TEST(Config, WrongValueSaysWhatIsAllowed) {
   EXPECT_THAT([] { parse("[general]\ntimeout = nan\n"); }, refuses(HasSubstr("above 0")));
   EXPECT_THAT([] { parse("[general]\ntimeout = -1\n"); }, refuses(HasSubstr("above 0")));
   EXPECT_THAT([] { parse("[general]\ninstant_job_completion = maybe\n"); }, refuses(HasSubstr("true or false")));
+  EXPECT_THAT(
+      [] {
+        parse(
+            "[weft]\njob = j\xc3\xb6"
+            "b\n");
+      },
+      refuses(HasSubstr("up to 64 letters")));
+  EXPECT_THAT([] { parse("[weft]\njob = a b\n"); }, refuses(HasSubstr("up to 64 letters")));
 }
 
 TEST(Config, ClassicPacketsHaveSwitchMLsSizes) {

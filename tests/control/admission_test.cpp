@@ -73,27 +73,41 @@ TEST_F(AdmissionByKey, ChallengesThenAdmits) {
   EXPECT_EQ(counters.of(Event::kChallenged), 1U);
 }
 
-TEST_F(AdmissionByKey, AReplayedSetUpIsRefusedAndCounted) {
+TEST_F(AdmissionByKey, AReplayedSetUpIsChallengedAgainAndCounted) {
   const std::string nonce = admission.decide({}, claim, kNow).nonce;
   const Caller caller = proving(nonce, claim, secret);
   ASSERT_EQ(admission.decide(caller, claim, kNow).kind, Kind::kAdmit);
-  EXPECT_EQ(admission.decide(caller, claim, kNow).kind, Kind::kRefuse);
+  const Decision again = admission.decide(caller, claim, kNow);
+  EXPECT_EQ(again.kind, Kind::kChallenge);
+  EXPECT_EQ(again.key, nullptr);
+  EXPECT_NE(again.nonce, nonce);
   EXPECT_EQ(counters.of(Event::kRefusedReplay), 1U);
+  EXPECT_EQ(admission.decide({false, again.nonce, caller.proof}, claim, kNow).kind, Kind::kRefuse);
 }
 
-TEST_F(AdmissionByKey, AnOldOrInventedNonceIsRefused) {
-  const std::string nonce = admission.decide({}, claim, kNow).nonce;
-  EXPECT_EQ(admission.decide(proving(nonce, claim, secret), claim, kNow + seconds(31)).kind, Kind::kRefuse);
-  const std::string invented(kNonceBytes, 'x');
-  EXPECT_EQ(admission.decide(proving(invented, claim, secret), claim, kNow).kind, Kind::kRefuse);
-  EXPECT_EQ(counters.of(Event::kRefusedReplay), 2U);
+// An old one, one of the switch before its restart, one of whom too many others asked after: an honest worker proves
+// its key over the next.
+TEST_F(AdmissionByKey, ANonceThatIsNotKnownIsAnsweredWithAnother) {
+  const std::string old = admission.decide({}, claim, kNow).nonce;
+  Decision decision = admission.decide(proving(old, claim, secret), claim, kNow + seconds(31));
+  EXPECT_EQ(decision.kind, Kind::kChallenge);
+  decision = admission.decide(proving(std::string(kNonceBytes, 'x'), claim, secret), claim, kNow);
+  ASSERT_EQ(decision.kind, Kind::kChallenge);
+  const std::string forgotten = decision.nonce;
+  for (int i = 0; i < 4096; ++i) static_cast<void>(admission.decide({}, claim, kNow));
+  decision = admission.decide(proving(forgotten, claim, secret), claim, kNow);
+  ASSERT_EQ(decision.kind, Kind::kChallenge);
+  EXPECT_EQ(admission.decide(proving(decision.nonce, claim, secret), claim, kNow).kind, Kind::kAdmit);
+  EXPECT_EQ(counters.of(Event::kRefusedReplay), 3U);
 }
 
 TEST_F(AdmissionByKey, AWrongKeyUsesTheNonceUp) {
   const std::string nonce = admission.decide({}, claim, kNow).nonce;
   EXPECT_EQ(admission.decide(proving(nonce, claim, "wrong"), claim, kNow).kind, Kind::kRefuse);
   EXPECT_EQ(counters.of(Event::kRefusedWrongKey), 1U);
-  EXPECT_EQ(admission.decide(proving(nonce, claim, secret), claim, kNow).kind, Kind::kRefuse);  // no second guess
+  const Decision second_guess = admission.decide(proving(nonce, claim, secret), claim, kNow);
+  EXPECT_EQ(second_guess.kind, Kind::kChallenge);
+  EXPECT_EQ(admission.decide(proving(second_guess.nonce, claim, "wrong"), claim, kNow).kind, Kind::kRefuse);
 }
 
 TEST_F(AdmissionByKey, AProofIsForOneRequestOfOneJob) {

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/control/no_descriptors.h"
 #include "weft/aggregation/socket_address.h"
 #include "weft/control/status.h"
 
@@ -29,9 +30,12 @@ class Http : public ::testing::Test {
   }
   [[nodiscard]] int connected() const {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    connect_to_server(fd);
+    return fd;
+  }
+  void connect_to_server(int fd) const {
     const sockaddr_in name = aggregation::to_socket_address({kLoopback, server_->port()});
     EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
-    return fd;
   }
   static std::string rest(int fd) {
     std::string text;
@@ -98,6 +102,24 @@ TEST_F(Http, TooManyConnectionsAreDropped) {
   }
   close(a);
   close(b);
+}
+
+// The listener is readable all the time then: a loop that looks at it again at once would use up a core.
+TEST_F(Http, WithoutDescriptorsItWaitsAndThenServes) {
+  start();
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  {
+    const NoDescriptors all_taken;
+    connect_to_server(fd);
+    while (counters_.of(Event::kNoDescriptors) == 0) std::this_thread::sleep_for(1ms);
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(1s);
+    const auto looks = counters_.of(Event::kNoDescriptors);
+    EXPECT_LE(looks, 2 + (std::chrono::steady_clock::now() - begin) / Listener::kPause);
+  }
+  const std::string request = "GET /metrics HTTP/1.1\r\n\r\n";
+  ASSERT_GT(send(fd, request.data(), request.size(), 0), 0);
+  EXPECT_THAT(rest(fd), StartsWith("HTTP/1.1 200"));
 }
 
 Status status_with(const Counters& counters) {

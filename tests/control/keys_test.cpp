@@ -49,6 +49,7 @@ TEST(JobKeys, WhatIsWrongIsNamedButNeverTheKey) {
   refusal("job:\n  a: 1\n", HasSubstr("'job' is unknown"));
   refusal("- a\n", HasSubstr("expected 'jobs:'"));
   refusal("", HasSubstr("expected 'jobs:'"));
+  refusal("jobs: {}\n", HasSubstr("expected 'jobs:'"));  // nobody would need a key
   refusal("jobs: [\n", HasSubstr("not YAML"));
 }
 

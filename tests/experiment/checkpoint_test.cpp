@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -147,6 +148,16 @@ TEST(CheckpointTest, TheLatestHasTheLargestNumber) {
   }
   world()->control().barrier();
   EXPECT_EQ(latest_checkpoint(folder)->filename(), "step-100000000");
+}
+
+// JSON has no NaN.
+TEST(CheckpointTest, ARunThatDivergedIsReadBack) {
+  const fs::path folder = shared_folder("diverged");
+  Trial run(toy(kModel), world());
+  CheckpointIndex facts = facts_of(run.training);
+  facts.numbers["cost_sum"] = std::nan("");
+  save_checkpoint(folder, run.training.state(), facts, 0, run.mesh);
+  EXPECT_TRUE(std::isnan(progress_from(read_index(*latest_checkpoint(folder)).numbers).cost_sum));
 }
 
 TEST(CheckpointTest, OtherExperimentsAreRefused) {

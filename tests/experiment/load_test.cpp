@@ -149,6 +149,13 @@ TEST(LoadTest, WhatWouldFailLaterIsRefusedBefore) {
   EXPECT_THAT(error_of(plain("  optimizer: {type: adam, rate: 1, beta1: 1}\n" + linear)), HasSubstr("'beta1'"));
   EXPECT_THAT(error_of(plain("  pretrain: {spot_check: true}\n  layers: [{linear: 5}, {linear: 3}]\n")),
               HasSubstr("expected maps before the last layer"));
+  EXPECT_THAT(error_of(plain("  layers: [{residual_stack: {depth: 4, layer_parallel: {levels: 2}}}, {linear: 3}]\n")),
+              HasSubstr("expected split: none beside layer_parallel"));
+  EXPECT_THAT(error_of(plain("  layers: [{max_pool: {kernel: 2, padding: 2}}, {linear: 3}]\n")),
+              HasSubstr("padding of at most half a window"));
+  EXPECT_THAT(error_of(plain("  layers: [{linear: {outputs: 3, name: ../x}}]\n")),
+              HasSubstr("expected a name that a file can have"));
+  EXPECT_THAT(error_of("name: ..\n" + plain(linear)), HasSubstr("expected a name that a folder can have"));
   EXPECT_THAT(error_of(plain("  pretrain: {initial_epochs: 1}\n  layers: [{conv: {maps: 3, kernel: 3}}, "
                              "global_average_pool]\n")),
               HasSubstr("expected a linear last layer"));

@@ -119,6 +119,18 @@ TEST(TrainingTest, FiltersInBatches) { expect_same_curves(toy(std::string("split
 
 TEST(TrainingTest, StatisticsAreTheWholeBatchs) { expect_same_curves(toy(std::string("split: batch") + kNormalised)); }
 
+// Whose statistics a batch of one image has: 40 = 3 * 13 + 1.
+TEST(TrainingTest, ASingleImageLeavesTheRunningVariance) {
+  std::string model = kNormalised;
+  model.replace(model.find("batch_size: 19"), 14, "batch_size: 13");
+  expect_same_curves(toy(std::string("split: batch") + model));
+  Trial run(toy(model), alone());
+  for (const double cost : run.finish()) EXPECT_TRUE(std::isfinite(cost));
+  for (const Parameter* parameter : run.network.parameters()) {
+    EXPECT_TRUE(parameter->value.isfinite().all().item<bool>()) << parameter->name;
+  }
+}
+
 TEST(TrainingTest, TilesTimesBatches) {
   if (world()->size() % 2 != 0) GTEST_SKIP() << "an even number of ranks is needed";
   expect_same_curves(toy(std::string("split: {batch_parts: 2}") + kConvnet));

@@ -1,5 +1,6 @@
 """Ranks that fail, leave or keep others waiting: nothing hangs, everybody says why. Each test is a job of its own."""
 
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +27,25 @@ def test_uncaught_exception_ends_the_job_and_is_named_by_the_others(ranks: int, 
     assert "ValueError: bad batch 17" in text
     assert re.search(r"PeerLost: rank 0 failed: ValueError: bad batch 17 at .*job\.py:\d+", text)
     assert re.search(r"noticed in all_reduce called from .*job\.py:\d+", text)
+
+
+@pytest.mark.parametrize("backend", ["weft", "gloo"])
+def test_a_traceback_is_printed_with_a_process_group_too(backend: str, tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        f"""
+        import os, torch.distributed as dist
+        rank = weft.world().rank
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str({40000 + os.getpid() % 20000}))
+        dist.init_process_group("{backend}", rank=rank, world_size=weft.world().size)
+        dist.barrier()
+        if rank == 1:
+            raise ValueError("bad batch 18")
+        dist.barrier()
+        """,
+    )
+    assert status != 0
+    assert "Traceback" in text and "ValueError: bad batch 18" in text
 
 
 def test_exception_that_a_peer_handles(tmp_path: Path) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import jobs
 import pytest
+import torch.distributed as dist
 from switches import PROGRAM, Switch, write_keys
+
+from weft import _bindings
 
 KEY, OTHER_KEY = "00" * 31 + "01", "00" * 31 + "02"
 
@@ -112,11 +117,15 @@ print(f"[{rank}] right", flush=True)
 """
 
 
-@pytest.mark.parametrize(("ranks", "mode"), [(2, "classic"), (3, "extended")])
-def test_a_restart_in_the_middle_of_a_job(ranks: int, mode: str, tmp_path: Path, switch: Switch) -> None:
+@pytest.mark.parametrize(("ranks", "mode", "by_key"), [(2, "classic", False), (3, "extended", True)])
+def test_a_restart_in_the_middle_of_a_job(ranks: int, mode: str, by_key: bool, tmp_path: Path) -> None:
+    keys = write_keys(tmp_path / "keys.yaml", training=KEY) if by_key else None
+    switch = Switch(tmp_path, keys=keys)
     script = tmp_path / "job.py"
     script.write_text("import torch, weft\n" + RESTART)
     environment = {**jobs.outside_of_any_job(), **switch.environment(), "STEPS": str(tmp_path), "WEFT_SML_MODE": mode}
+    if by_key:
+        environment |= {"WEFT_SML_JOB": "training", "WEFT_SML_KEYS": str(keys)}
     job = subprocess.Popen(
         [str(jobs.LAUNCHER), "-n", str(ranks), sys.executable, str(script)],
         env=environment,
@@ -131,10 +140,74 @@ def test_a_restart_in_the_middle_of_a_job(ranks: int, mode: str, tmp_path: Path,
         time.sleep(0.3)
         switch.start()
     text, _ = job.communicate(timeout=120)
+    switch.kill()
     assert job.returncode == 0, text
     for rank in range(ranks):
         assert f"[{rank}] right" in text, text
     assert "rejoins 0" not in text, text
+
+
+AGAIN = """
+import os, sys, time
+from datetime import timedelta
+import torch.distributed as dist
+
+comm = weft.world()
+rank, size = comm.rank, comm.size
+hosted = dist.TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False) if rank == 0 else None
+port = int(comm.broadcast(torch.tensor(hosted.port if hosted else 0), root=0).item())
+store = hosted or dist.TCPStore("127.0.0.1", port, size, is_master=False)
+for number in range(8):
+    os.environ["WEFT_SML_PACKET_NUMEL"] = "7" if number == 0 and rank == 0 else "256"
+    if rank == number % size:
+        time.sleep(0.3)  # what the others find in the store meanwhile is of earlier groups
+    try:
+        dist.init_process_group("sml", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=20))
+        x = torch.full((1000,), float(number))
+        dist.all_reduce(x)
+        assert (x == size * number).all()
+        dist.destroy_process_group()
+        print(f"[{rank}] group {number}: fine", flush=True)
+    except RuntimeError as error:
+        print(f"[{rank}] group {number}: {str(error).splitlines()[0]}", flush=True)
+        if number > 0: os._exit(1)
+comm.barrier()
+"""
+
+
+def test_groups_made_one_after_another_over_one_store(tmp_path: Path, switch: Switch) -> None:
+    """torch gives each the name, and so the keys in the store, of the one before."""
+    _, text, _ = jobs.run(tmp_path, AGAIN, **switch.environment())
+    for rank in (0, 1):
+        assert "rank 0" in answer(text, rank, "group 0") and "PACKET_NUMEL" in answer(text, rank, "group 0"), text
+        for number in range(1, 8):
+            assert "fine" in answer(text, rank, f"group {number}"), text
+
+
+def test_ranks_that_missed_each_other_meet_at_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks as threads, over a store that remembers every attempt."""
+    monkeypatch.setenv("WEFT_SML_CONTROLLER_IP", "127.0.0.1")
+    store = dist.HashStore()
+
+    def come(rank: int, usual: str, timeout: float) -> str:
+        options = dist.distributed_c10d._DistributedBackendOptions()
+        options.store, options.group_rank, options.group_size = store, rank, 2
+        options.timeout = timedelta(seconds=timeout)
+        try:
+            return str(_bindings.load().sml_fallback(options, usual))
+        except RuntimeError as error:
+            return str(error)
+
+    def come_together(*usual: str) -> list[str]:
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(come, (0, 1), usual, (60, 60)))
+
+    for alone, times in ((0, 1), (1, 3), (0, 2)):
+        for _ in range(times):
+            assert "timeout" in come(alone, "nothing", 0.2)  # not what the other said some time before
+        assert come_together("mpi", "mpi") == ["mpi", "mpi"]
+        assert all("rank 1 has 'fallback=gloo'" in text for text in come_together("mpi", "gloo"))
+        assert come_together("gloo", "gloo") == ["gloo", "gloo"]
 
 
 GONE = """
@@ -259,6 +332,7 @@ def test_the_switch_stops_when_told(tmp_path: Path) -> None:
         (["--control", "99999"], "'99999' is neither a port"),
         (["--jobs", "/missing.yaml"], "/missing.yaml"),
         (["--listen", "192.0.2.1:5"], "192.0.2.1:5"),
+        (["--listen", "127.0.0.1:65521"], "16 UDP ports from 127.0.0.1:65521 on reach beyond 65535"),
         (["--idle", "0"], "--idle"),
         (["--embedded", "2"], "needs a command"),
         (["--lisen", "1"], "--lisen"),
@@ -269,6 +343,20 @@ def test_a_wrong_command_line(arguments: list[str], words: str) -> None:
         [str(PROGRAM), *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
     )
     assert job.returncode != 0 and words in job.stdout + job.stderr, job.stdout + job.stderr
+
+
+@pytest.mark.parametrize(("limit", "warned"), [("ulimit -Sn 256", False), ("ulimit -n 256", True)])
+def test_room_for_all_connections(limit: str, warned: bool) -> None:
+    """The worker prints what the switch, which starts it, has."""
+    job = subprocess.run(
+        ["sh", "-c", f'{limit} && exec "$0" --embedded 1 -- sh -c "ulimit -Sn"', str(PROGRAM)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (int(job.stdout) == 256) == warned and (int(job.stdout) > 2 * 1024) != warned, job.stdout
+    assert ("256 descriptors are allowed" in job.stderr) == warned, job.stderr
 
 
 def test_idle_jobs_give_their_slots_back(tmp_path: Path) -> None:

@@ -45,11 +45,19 @@ def test_numbers_of_ranks_that_do_not_fit(tmp_path: Path) -> None:
     assert done.stderr.count("expected 4 ranks for the grid in the file, got 3") == 1
 
 
+def test_parts_in_python_are_found_without_help() -> None:
+    surroundings = {name: value for name, value in environment().items() if name != "WEFT_PYTHON"}
+    done = subprocess.run(command("doctor"), env=surroundings, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and "torch" in done.stdout, done.stderr
+
+
 def ranks_with_their_own_files(tmp_path: Path, *files: Path) -> subprocess.CompletedProcess[str]:
     """As hosts would be that do not share a file system."""
     script = tmp_path / "rank.sh"
     cases = "".join(f"{rank}) file={file};; " for rank, file in enumerate(files))
-    script.write_text(f'case $OMPI_COMM_WORLD_RANK in {cases}esac\nexec {command()[0]} train $file --out {tmp_path}/run')
+    script.write_text(
+        f"case $OMPI_COMM_WORLD_RANK in {cases}esac\nexec {command()[0]} train $file --out {tmp_path}/run"
+    )
     return subprocess.run(
         [str(LAUNCHER), "-n", str(len(files)), "sh", str(script)],
         env=environment(),
@@ -73,6 +81,25 @@ def test_a_rank_that_sees_another_file(tmp_path: Path) -> None:
     done = ranks_with_their_own_files(tmp_path, tmp_path / "toy.yaml", other)
     assert done.returncode != 0
     assert "of which other ranks have another version" in done.stderr
+
+
+def test_a_run_goes_on_only_with_its_own_batches(tmp_path: Path) -> None:
+    file = toy_file(tmp_path)
+    assert weft("train", file, "--set", "model.epochs=1", "--out", tmp_path / "run").returncode == 0
+    for setting, text in {"model.batch_size=16": "batch_size of 8", "seed=4": "seed of 3"}.items():
+        for ranks in ("1", "2"):
+            done = weft("train", "-n", ranks, file, "--set", setting, "--resume", "--out", tmp_path / "run")
+            assert done.returncode != 0
+            assert done.stderr.count(f"expected a {text}, with which this run was begun") == 1, done.stderr
+
+
+def test_a_used_folder_is_told_as_on_one_rank(tmp_path: Path) -> None:
+    file = toy_file(tmp_path)
+    assert weft("train", file, "--set", "model.epochs=1", "--out", tmp_path / "run").returncode == 0
+    done = weft("train", "-n", "2", file, "--out", tmp_path / "run")
+    assert done.returncode != 0
+    assert f"weft: expected a new folder for the run, got {tmp_path}/run" in done.stderr
+    assert "communicator" not in done.stderr
 
 
 def test_ranks_finish_together_without_checks(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -82,12 +83,12 @@ void set(Config& config, const std::string& section, const std::string& text, co
 
 std::string content_of(const std::string& file) {
   std::ifstream stream(file);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) {
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  if (stream.bad() || !stream.is_open()) {
     throw ConfigError("weft: the configuration file '" + file + "' cannot be read: " + std::strerror(errno) +
                       "; correct " + kFileVariable + ", or unset it and put switchml.cfg where the program runs");
   }
-  return text.str();
+  return text;
 }
 
 std::vector<std::string> known_variables() {

@@ -9,7 +9,7 @@ namespace weft::aggregation {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kLargestPacket = 16320;  // what fits into 64 KiB; a network's MTU allows less
+constexpr std::int64_t kLargestPacket = 16192;  // what fits into 64 KiB; a network's MTU allows less
 
 template <class Number>
 bool parse_number(const std::string& text, Number& value) {
@@ -91,6 +91,19 @@ ConfigKey packet_numel() {
           }};
 }
 
+// As in a file of keys.
+ConfigKey job_name() {
+  return {"weft", "job", "up to 64 letters, digits, dots, dashes and underscores",
+          [](Config& config, const auto& text) {
+            const bool plain = std::ranges::all_of(text, [](unsigned char letter) {
+              return (letter < 0x80 && std::isalnum(letter) != 0) || letter == '.' || letter == '-' || letter == '_';
+            });
+            if (text.empty() || text.size() > 64 || !plain) return false;
+            config.weft.job = text;
+            return true;
+          }};
+}
+
 void append_general(std::vector<ConfigKey>& keys) {
   using G = GeneralConfig;
   const auto at = [](auto G::* member) { return Place{&Config::general, member}; };
@@ -133,7 +146,7 @@ void append_weft(std::vector<ConfigKey>& keys) {
   keys.push_back(words("backend.udp", "worker_ip", udp(&U::worker_ip)));
   keys.push_back(integer("backend.udp", "worker_port", udp(&U::worker_port), 0, 65535));
   keys.push_back(flag("backend.udp", "segmentation_offload", udp(&U::segmentation_offload)));
-  keys.push_back(words("weft", "job", weft(&W::job)));
+  keys.push_back(job_name());
   keys.push_back(words("weft", "keys", weft(&W::keys)));
   keys.push_back(one_of("weft", "mode", weft(&W::mode), {"classic", "extended"}));
   keys.push_back(one_of("weft", "fallback", weft(&W::fallback), {"auto", "mpi", "gloo"}));

@@ -72,6 +72,9 @@ class WorkerSession {
   void all_reduce(std::span<const mpi::Float16> in, std::span<mpi::Float16> out);
   void all_reduce(std::span<const mpi::BFloat16> in, std::span<mpi::BFloat16> out);
 
+  // Of the operations that follow; those of all workers need not be alike.
+  void set_timeout(Duration timeout) { options_.timeout = timeout; }
+
   // For a worker that is between operations: stays in touch for `longest` at most, so that peers that missed the last
   // result when the switch died can still get it. Returns at once where nothing is needed. Throws as all_reduce().
   void linger(Duration longest);

@@ -12,6 +12,11 @@ Decision Admission::refuse(Event event, std::string reason) {
   return {Decision::Kind::kRefuse, "", std::move(reason), nullptr};
 }
 
+Decision Admission::challenge(std::string reason, Nonces::Clock::time_point now) {
+  counters_.add(Event::kChallenged);
+  return {Decision::Kind::kChallenge, nonces_.issue(now), std::move(reason), nullptr};
+}
+
 Decision Admission::decide_without_keys(const Caller& caller) {
   if (!caller.on_this_machine && !open_) {
     return refuse(Event::kRefusedNotOpen,
@@ -28,12 +33,12 @@ Decision Admission::decide(const Caller& caller, const Claim& claim, Nonces::Clo
                   "this switch admits by job key: set WEFT_SML_JOB and WEFT_SML_KEYS (SwitchML's own clients have no "
                   "keys and need a switch without --jobs)");
   }
-  if (caller.nonce.empty()) {
-    counters_.add(Event::kChallenged);
-    return {Decision::Kind::kChallenge, nonces_.issue(now), "prove the job's key over this nonce", nullptr};
-  }
+  if (caller.nonce.empty()) return challenge("prove the job's key over this nonce", now);
   if (!nonces_.take(caller.nonce, now)) {
-    return refuse(Event::kRefusedReplay, "this nonce was used already, is too old or not this switch's; ask again");
+    // A replay, or an honest worker whose nonce was handed out before a restart: only the latter can use another one.
+    counters_.add(Event::kRefusedReplay);
+    return challenge("that nonce was used already, is too old or not this switch's; prove the job's key over this one",
+                     now);
   }
   // An unknown job is answered like a wrong key: names are nobody's business who has no key.
   const JobKey* key = keys_.find(claim.job);

@@ -35,6 +35,7 @@ class Admission {
 
  private:
   [[nodiscard]] Decision refuse(Event event, std::string reason);
+  [[nodiscard]] Decision challenge(std::string reason, Nonces::Clock::time_point now);
   [[nodiscard]] Decision decide_without_keys(const Caller& caller);
 
   JobKeys keys_;

@@ -21,14 +21,15 @@ enum class Event {
   kDroppedTooMany,
   kHttpServed,
   kHttpDropped,
+  kNoDescriptors,
   kCount,
 };
 
 // As metrics spell it.
 [[nodiscard]] constexpr std::string_view name_of(Event event) {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Event::kCount)> kNames{
-      "admitted",    "challenged", "wrong_key",       "replayed",    "no_key",      "not_open",
-      "bad_request", "no_room",    "slow_connection", "connections", "http_served", "http_dropped"};
+      "admitted", "challenged",      "wrong_key",   "replayed",    "no_key",       "not_open",      "bad_request",
+      "no_room",  "slow_connection", "connections", "http_served", "http_dropped", "no_descriptors"};
   return kNames[static_cast<std::size_t>(event)];
 }
 

@@ -22,7 +22,7 @@ int descriptor_of(const std::string& peer) {
 }  // namespace
 
 FrontDoor::FrontDoor(const aggregation::Address& listen, const DoorLimits& limits, Counters& counters)
-    : limits_(limits), counters_(counters), listener_(listen_on(listen)) {}
+    : limits_(limits), counters_(counters), listener_(listen, counters) {}
 
 FrontDoor::~FrontDoor() { close(); }
 
@@ -67,7 +67,7 @@ void FrontDoor::run() {
 }
 
 void FrontDoor::wait_for_something() {
-  std::vector<pollfd> watched{{listener_.get(), POLLIN, 0}, {bell_.fd(), POLLIN, 0}};
+  std::vector<pollfd> watched{{listener_.watched(), POLLIN, 0}, {bell_.fd(), POLLIN, 0}};
   std::vector<int> owners{-1, -1};
   {
     const std::lock_guard lock(mutex_);
@@ -96,7 +96,7 @@ bool FrontDoor::is_full(std::uint32_t host) const {
 
 void FrontDoor::let_in() {
   while (true) {
-    files::FileDescriptor visitor = accept_from(listener_);
+    files::FileDescriptor visitor = listener_.accept();
     if (visitor.get() < 0) return;
     const Visitor who{remote_address(visitor.get()), local_address(visitor.get())};
     {

@@ -15,6 +15,7 @@
 
 #include "weft/aggregation/address.h"
 #include "weft/control/counters.h"
+#include "weft/control/listener.h"
 #include "weft/control/socket.h"
 
 namespace weft::control {
@@ -43,7 +44,7 @@ class FrontDoor {
 
   void open(Welcome welcome);
   void close();
-  [[nodiscard]] std::uint16_t port() const { return local_address(listener_.get()).port; }
+  [[nodiscard]] std::uint16_t port() const { return listener_.port(); }
   [[nodiscard]] std::size_t connections() const;
 
   // A request came over the connection that gRPC calls "fd:12": who sent it. While the result is held, the connection
@@ -68,7 +69,7 @@ class FrontDoor {
 
   DoorLimits limits_;
   Counters& counters_;
-  files::FileDescriptor listener_;
+  Listener listener_;
   Bell bell_;
   Welcome welcome_;
   mutable std::mutex mutex_;

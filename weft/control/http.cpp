@@ -16,7 +16,7 @@ bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 }  // namespace
 
 HttpServer::HttpServer(const aggregation::Address& listen, Pages pages, Counters& counters, const HttpLimits& limits)
-    : pages_(std::move(pages)), counters_(counters), limits_(limits), listener_(listen_on(listen)) {
+    : pages_(std::move(pages)), counters_(counters), limits_(limits), listener_(listen, counters) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -28,7 +28,7 @@ HttpServer::~HttpServer() {
 
 void HttpServer::run() {
   while (!stopping_) {
-    std::vector<pollfd> watched{{bell_.fd(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> watched{{bell_.fd(), POLLIN, 0}, {listener_.watched(), POLLIN, 0}};
     for (const auto& [fd, exchange] : exchanges_) {
       watched.push_back({fd, static_cast<short>(exchange.response.empty() ? POLLIN : POLLOUT), 0});
     }
@@ -42,7 +42,7 @@ void HttpServer::run() {
 
 void HttpServer::accept_some() {
   while (true) {
-    files::FileDescriptor visitor = accept_from(listener_);
+    files::FileDescriptor visitor = listener_.accept();
     if (visitor.get() < 0) return;
     if (exchanges_.size() >= limits_.connections) {
       counters_.add(Event::kHttpDropped);

@@ -11,6 +11,7 @@
 #include "weft/aggregation/address.h"
 #include "weft/control/counters.h"
 #include "weft/control/http_request.h"
+#include "weft/control/listener.h"
 #include "weft/control/socket.h"
 
 namespace weft::control {
@@ -29,7 +30,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  [[nodiscard]] std::uint16_t port() const { return local_address(listener_.get()).port; }
+  [[nodiscard]] std::uint16_t port() const { return listener_.port(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -51,7 +52,7 @@ class HttpServer {
   Pages pages_;
   Counters& counters_;
   HttpLimits limits_;
-  files::FileDescriptor listener_;
+  Listener listener_;
   Bell bell_;
   std::atomic<bool> stopping_{false};
   std::map<int, Exchange> exchanges_;

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <vector>
 
 #include "weft/text/spelling.h"
@@ -29,7 +29,7 @@ class Reader {
         refuse(entry.first, "'" + entry.first.Scalar() + "' is unknown; allowed is jobs");
     }
     const YAML::Node list = root["jobs"];
-    if (!list || !list.IsMap()) refuse(root, "expected 'jobs:' with a job a line");
+    if (!list || !list.IsMap() || list.size() == 0) refuse(root, "expected 'jobs:' with a job a line");
     std::map<std::string, JobKey> jobs;
     for (const auto& entry : list) {
       const std::string name = name_of(entry.first);
@@ -126,11 +126,11 @@ JobKeys JobKeys::parse(const std::string& text, const std::string& file) {
 JobKeys JobKeys::load(const std::string& file) {
   require_private(file);
   std::ifstream stream(file);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) {
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  if (stream.bad() || !stream.is_open()) {
     throw KeysError("weft: the keys file '" + file + "' cannot be read: " + std::strerror(errno));
   }
-  return parse(text.str(), file);
+  return parse(text, file);
 }
 
 const JobKey* JobKeys::find(const std::string& job) const {

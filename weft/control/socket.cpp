@@ -1,7 +1,6 @@
 #include "weft/control/socket.h"
 
 #include <ifaddrs.h>
-#include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,13 +36,6 @@ files::FileDescriptor listen_on(const aggregation::Address& address) {
     throw std::system_error(errno, std::generic_category(), "weft: cannot listen on TCP " + address.describe());
   }
   return socket_;
-}
-
-files::FileDescriptor accept_from(const files::FileDescriptor& listener) {
-  files::FileDescriptor visitor(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  const int on = 1;
-  if (visitor.get() >= 0) setsockopt(visitor.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  return visitor;
 }
 
 aggregation::Address local_address(int fd) { return address_by(getsockname, fd); }

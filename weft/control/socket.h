@@ -12,8 +12,6 @@ namespace weft::control {
 
 // A listening, non-blocking TCP socket. Throws std::system_error naming the address; port 0: a free one.
 [[nodiscard]] files::FileDescriptor listen_on(const aggregation::Address& address);
-// The next who knocks, non-blocking; empty (-1) if there is nobody.
-[[nodiscard]] files::FileDescriptor accept_from(const files::FileDescriptor& listener);
 [[nodiscard]] aggregation::Address local_address(int fd);
 [[nodiscard]] aggregation::Address remote_address(int fd);
 // Whether an address is this machine's own: loopback, or one of its interfaces'.

@@ -5,7 +5,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 
 #include "weft/collective/all_reduce.h"
 #include "weft/experiment/layer.h"
@@ -45,7 +44,8 @@ class BatchNormLayer final : public Layer {
     const bool field = tiles != nullptr && tiles->dims() > 1;
     const Tensor& local = tiles != nullptr ? tiles->local : std::get<Tensor>(x);
     Tensor y;
-    if (pass.training && mesh_.shards()->size() > 1) {
+    const bool single = !field && local.size(0) == 1;  // torch's own divides by the count less 1
+    if (pass.training && (mesh_.shards()->size() > 1 || single)) {
       y = normalized_over_shards(local, field ? tiles->layout : nullptr);
     } else if (field) {
       y = spatial::batch_norm(*tiles, value(0), value(1), value(2), value(3), pass.training, kAverage, kEpsilon).local;
@@ -65,14 +65,11 @@ class BatchNormLayer final : public Layer {
     sizes[1] = -1;
     for (std::int64_t i = 2; i < x.dim(); ++i) dims.push_back(i);
     const double count = counted(x.numel() / std::max<std::int64_t>(x.size(1), 1), comm);
-    TORCH_CHECK_VALUE(count > 1,
-                      "weft: batch_norm expects more than 1 value per channel when training, got a batch of ",
-                      x.sizes(), " on this rank");
     const Tensor mean = collective::all_reduce(x.sum(dims), comm).div(count);
     const Tensor centred = x.sub(mean.view(sizes));
     const Tensor variance = collective::all_reduce(centred.mul(centred).sum(dims), comm).div(count);
     update(value(2), mean);
-    update(value(3), variance.mul(count / (count - 1)));
+    if (count > 1) update(value(3), variance.mul(count / (count - 1)));  // a single value tells nothing of it
     std::vector<Tensor> affine{value(0), value(1)};
     if (tiles) affine = spatial::share(affine, tiles->comm());
     const Tensor scale = variance.add(kEpsilon).rsqrt().mul(affine[0]).view(sizes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -159,7 +160,11 @@ CheckpointIndex read_index(const fs::path& folder) {
       throw CheckpointError("weft: expected a checkpoint of format " + std::string(kFormat) + " " +
                             std::to_string(kVersion) + ", got another in " + folder.string());
     }
-    CheckpointIndex index{json.at("experiment"), json.at("ranks"), json.at("numbers"), {}};
+    CheckpointIndex index{json.at("experiment"), json.at("ranks"), {}, {}};
+    for (const auto& [name, number] : json.at("numbers").items()) {
+      // JSON has no NaN, which the cost of a run that diverged is: it was written as null.
+      index.numbers[name] = number.is_null() ? std::numeric_limits<double>::quiet_NaN() : number.get<double>();
+    }
     for (const auto& [name, tensor] : json.at("tensors").items()) {
       index.tensors[name] = tensor_from(tensor);
       require_covered(name, index.tensors[name], folder);

@@ -24,8 +24,8 @@ constexpr IntegerRange kCount{.least = 0, .most = 1'000'000'000};
 constexpr IntegerRange kSize{.least = 1, .most = 1'000'000'000};
 constexpr NumberRange kNonNegative{.least = 0};
 constexpr NumberRange kFraction{.least = 0, .most = 1};
-constexpr NumberRange kShare{.least = 1e-9, .most = 1};       // of something that must not be empty
-constexpr NumberRange kDecay{.least = 0, .most = 0.9999999};  // of a mean that must forget
+constexpr NumberRange kShare{.least = 1e-9, .most = 1};      // of something that must not be empty
+constexpr NumberRange kDecay{.least = 0, .most = 0.999999};  // of a mean that must forget
 
 // Every getter gives nothing where the key is absent, and nothing plus a problem where its value does not fit.
 class Fields {

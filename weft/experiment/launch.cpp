@@ -1,5 +1,6 @@
 #include "weft/experiment/launch.h"
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,11 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<fs::path> above(const fs::path& program, const std::vector<std::string>& places) {
+std::optional<fs::path> above(const fs::path& start, const std::vector<std::string>& places) {
   std::error_code ignored;
-  for (fs::path folder = program.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+  for (fs::path folder = start.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
     for (const std::string& place : places) {
-      if (fs::exists(folder / place, ignored)) return folder / place;
+      const fs::path program = folder / place;  // and not a folder of that name
+      if (fs::is_regular_file(program, ignored) && access(program.c_str(), X_OK) == 0) return program;
     }
   }
   return std::nullopt;
@@ -91,6 +93,8 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
   if (process == 0) {
     // A group of its own: Ctrl-C would reach the launcher too, which then kills the ranks at once.
     setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks must not outlive a command that was killed
+    if (getppid() == 1) std::_Exit(EXIT_FAILURE);
     become(command);
     std::_Exit(127);
   }

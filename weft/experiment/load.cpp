@@ -16,6 +16,10 @@ Experiment described(Value& root, const std::string& name, const std::vector<std
   problems.throw_if_any();
   experiment.file = name;
   if (experiment.name.empty()) experiment.name = std::filesystem::path(name).stem().string();
+  if (!can_name_a_file(experiment.name)) {
+    problems.add(experiment.place, "expected a name that a folder can have, got '" + experiment.name + "'");
+    problems.throw_if_any();
+  }
   return experiment;
 }
 

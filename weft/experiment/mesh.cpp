@@ -23,7 +23,7 @@ RankPlan unsplit(const Experiment& experiment, std::int64_t ranks) {
     refuse(experiment, "expected 1 rank, because this experiment is not split, got " + std::to_string(ranks) +
                            "; set dist_flag and the Dist classes in neon's form, split: tiles or batch in weft's");
   }
-  return {.copies = ranks};
+  return {.copies = ranks, .unsplit = true};
 }
 
 void require_strict(const Experiment& experiment, std::int64_t ranks) {

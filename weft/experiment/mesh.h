@@ -19,6 +19,7 @@ struct RankPlan {
   std::int64_t shards = 1;  // groups, each with a part of every batch
   Sizes tiles{1, 1};        // rows and columns of each group
   std::int64_t copies = 1;  // ranks that hold the same: those of a network whose layers are spread instead
+  bool unsplit = false;     // by the experiment, on any number of ranks
 };
 
 // Rows and columns as equal as the number allows, rows at least as many.

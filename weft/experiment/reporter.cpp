@@ -31,10 +31,11 @@ void Reporter::say(const std::string& line) {
 
 void Reporter::open(const std::filesystem::path& run, std::int64_t step) {
   if (!speaks_) return;
+  const bool again = std::filesystem::exists(run / "metrics.jsonl");
   metrics_ = std::make_unique<trace::MetricsFile>(run / "metrics.jsonl");
   metrics_->forget_after(step);
   events_ = std::make_unique<trace::TensorBoardFile>(run);
-  events_->forget_from(step + 1, trace::seconds_since_1970());
+  if (again || step > 0) events_->forget_from(step + 1, trace::seconds_since_1970());
   epoch_begun_ = std::chrono::steady_clock::now();
 }
 

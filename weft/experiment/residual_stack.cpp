@@ -121,10 +121,8 @@ class SpreadStack final : public Layer {
 
 LayerPtr make_residual_stack(const LayerContext& context, spatial::LayoutPtr& layout) {
   layout = context.inputs;
-  const RankPlan& plan = context.mesh.plan();
-  // Without other splits the ranks are free for the layers.
-  const bool spread = plan.shards == 1 && plan.tiles == Sizes{1, 1};
-  if (spread) return std::make_unique<SpreadStack>(context);
+  // Without other splits the ranks are free for the layers. One rank decides as many would: its curve is theirs.
+  if (context.mesh.plan().unsplit) return std::make_unique<SpreadStack>(context);
   return std::make_unique<TiledStack>(context);
 }
 

@@ -49,6 +49,11 @@ Extent windowed(const LayerSpec& layer, const Extent& in, Problems& problems) {
     const std::int64_t kernel = layer.kernel[std::min(i, layer.kernel.size() - 1)];
     const std::int64_t padding = layer.padding[std::min(i, layer.padding.size() - 1)];
     const std::int64_t room = in.shape[i] + 2 * padding - kernel;
+    if (!is_filter(layer.kind) && 2 * padding > kernel) {
+      problems.add(layer.place, "expected padding of at most half a window in layer '" + layer.name + "', got " +
+                                    text_of(layer.padding));
+      return out;
+    }
     if (room < 0) {
       problems.add(layer.place, "expected a window that fits into " + text_of(in.shape) + " in layer '" + layer.name +
                                     "', got " + text_of(layer.kernel));
@@ -89,6 +94,8 @@ void check_pretraining(const ModelSpec& model, Problems& problems) {
 void check_names(const ModelSpec& model, Problems& problems) {
   std::set<std::string> names;
   for (const LayerSpec& layer : model.layers) {
+    if (!can_name_a_file(layer.name))
+      problems.add(layer.place, "expected a name that a file can have, got '" + layer.name + "'");
     if (names.insert(layer.name).second) continue;
     problems.add(layer.place, "expected another name for each layer, got '" + layer.name + "' again");
   }
@@ -110,6 +117,11 @@ void check_last_layer(const ModelSpec& model, const LayerSizes& last, Problems& 
 }
 
 }  // namespace
+
+bool can_name_a_file(const std::string& name) {
+  return !name.empty() && name.size() <= 200 && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
 
 std::int64_t Extent::values() const {
   std::int64_t count = maps;
@@ -157,6 +169,11 @@ void check_model(const Experiment& experiment, const std::vector<LayerSizes>& si
     problems.add(last.place, "expected a logistic last layer: this cross entropy takes values from 0 to 1");
   }
   check_names(model, problems);
+  for (const LayerSpec& layer : model.layers) {
+    if (layer.parallel.levels < 2 || experiment.split.mode == SplitSpec::Mode::kNone) continue;
+    problems.add(layer.place, "expected split: none beside layer_parallel in '" + layer.name +
+                                  "', because only ranks that share nothing else are free for the layers");
+  }
   check_last_layer(model, sizes.back(), problems);
   if (model.pretraining.wanted || model.name == "GB") check_pretraining(model, problems);
 }

@@ -1,11 +1,19 @@
 #include "weft/experiment/together.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
+#include <cstring>
 #include <exception>
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "weft/collective/all_gather.h"
 #include "weft/collective/call.h"
 
 namespace weft::experiment {
@@ -23,6 +31,38 @@ std::string problem_of(const std::function<void()>& work) {
   }
 }
 
+// Collective: every rank's text, on all of them.
+std::vector<std::string> gathered(const std::string& mine, const std::shared_ptr<mpi::Team>& team) {
+  const at::NoGradGuard no_grad;
+  at::Tensor bytes = at::empty({static_cast<std::int64_t>(mine.size())}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), mine.data(), mine.size());
+  const at::Tensor lengths =
+      collective::all_gather(at::full({1}, static_cast<std::int64_t>(mine.size()), at::kLong), team, 0);
+  const at::Tensor all = collective::all_gather(bytes, team, 0);
+  std::vector<std::string> texts;
+  const auto* next = static_cast<const char*>(all.const_data_ptr());
+  for (std::int64_t i = 0; i < lengths.numel(); ++i) {
+    const auto length = lengths[i].item<std::int64_t>();
+    texts.emplace_back(next, static_cast<std::size_t>(length));
+    next += length;
+  }
+  return texts;
+}
+
+// What went wrong where; of what is the same on all ranks only what.
+std::string joined(const std::vector<std::string>& problems) {
+  std::map<std::string, std::string> ranks_by_text;
+  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+    if (problems[rank].empty()) continue;
+    std::string& ranks = ranks_by_text[problems[rank]];
+    ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
+  }
+  if (ranks_by_text.size() == 1 && !problems.front().empty()) return problems.front();
+  std::string text;
+  for (const auto& [problem, ranks] : ranks_by_text) text += (text.empty() ? "" : "\n") + ranks + ": " + problem;
+  return text;
+}
+
 }  // namespace
 
 void together(const std::shared_ptr<mpi::Team>& team, const char* what, const std::function<void()>& work) {
@@ -33,8 +73,8 @@ void together(const std::shared_ptr<mpi::Team>& team, const char* what, const st
     team->enter();
     return team->agree(mpi::Direction::kForward, {.signature = signature, .failed = !problem.empty()});
   });
-  if (outcome.same_call()) return;
-  team->disagree(problem.empty() ? what : std::string(what) + " failed: " + problem);
+  if (outcome.signature_min != outcome.signature_max) team->disagree(what);
+  if (outcome.any_failed) throw mpi::SharedFailure(joined(gathered(problem, team)));
 }
 
 }  // namespace weft::experiment

@@ -165,7 +165,8 @@ SmlGroup::WorkPtr SmlGroup::through_switch(const Tensors& tensors, const c10d::R
     for (const at::Tensor& tensor : tensors) targets.push_back(in_place_of(tensor));
     work = c10::make_intrusive<SmlWork>(lane_, rank_, type, ++sequence_, patience, tensors);
     const bool mean = op == c10d::ReduceOp::AVG;
-    lane_->add({[targets, mean, ranks = size_](aggregation::WorkerSession& session) {
+    lane_->add({[targets, mean, patience, ranks = size_](aggregation::WorkerSession& session) {
+                  session.set_timeout(patience);
                   for (const Target& target : targets) {
                     sum(session, target.memory);
                     if (mean) target.memory.div_(ranks);

@@ -49,6 +49,7 @@ void Lane::close() {
   }
   changed_.notify_one();
   if (thread_.joinable()) thread_.join();
+  link_->leave();  // not when the last reference goes: others want the slots
 }
 
 bool Lane::usable() const {

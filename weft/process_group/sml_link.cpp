@@ -3,8 +3,10 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "weft/aggregation/dpdk_transport.h"
 #include "weft/aggregation/error.h"
@@ -77,6 +79,7 @@ std::uint32_t own_address(const Config& config) {
 
 std::unique_ptr<aggregation::Transport> open_udp(const Config& config) {
   aggregation::UdpOptions options;
+  if (!config.udp.worker_ip.empty()) options.local.ipv4 = own_address(config);  // packets come from where they say
   options.local.port = static_cast<std::uint16_t>(config.udp.worker_port);
   options.segmentation = config.udp.segmentation_offload;
   return std::make_unique<aggregation::UdpTransport>(options);
@@ -118,6 +121,7 @@ Link::Link(const Config& config, const LinkOptions& options) : config_(config), 
   request_.address = {own_address(config), transport->local().port};
   client_ = open_control_client(client_options(config));
   const control::Joined joined = client_->join(request_, seconds(config.weft.setup_timeout_s));
+  request_.slots = std::min(request_.slots, joined.admission.slots);  // to come back for no more than it has
   aggregation::JobSpec job;
   job.mode = request_.mode;
   job.workers = options.workers;
@@ -130,7 +134,10 @@ Link::Link(const Config& config, const LinkOptions& options) : config_(config), 
   session_ = std::make_unique<aggregation::WorkerSession>(std::move(transport), worker, joined.admission);
 }
 
-Link::~Link() {
+Link::~Link() { leave(); }
+
+void Link::leave() noexcept {
+  if (std::exchange(left_, true)) return;
   try {
     client_->leave(request_.session, request_.rank, kGoodbye);
   } catch (const std::exception&) {  // the switch notices that the job is idle

@@ -25,12 +25,14 @@ class Link {
   // Registers with the switch; throws what the switch or the configuration has against it. Packets may be sent when
   // every rank has registered.
   Link(const aggregation::Config& config, const LinkOptions& options);
-  // Tells the switch that this rank is done, without waiting long for it.
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   [[nodiscard]] aggregation::WorkerSession& session() { return *session_; }
+  // Tells the switch that this rank is done, without waiting long for it; the session is not used any more. The
+  // destructor does so if nobody did.
+  void leave() noexcept;
   // Ends what the session does, also while it waits for a switch that is away. From any thread.
   void cancel(const std::string& reason);
 
@@ -42,6 +44,7 @@ class Link {
   LinkOptions options_;
   control::JoinRequest request_;
   std::atomic<bool> cancelled_{false};
+  bool left_ = false;
   std::unique_ptr<control::Client> client_;
   std::unique_ptr<aggregation::WorkerSession> session_;
 };

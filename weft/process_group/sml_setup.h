@@ -13,7 +13,7 @@
 namespace weft::process_group {
 
 struct Membership {
-  c10::intrusive_ptr<c10d::Store> store;  // this group's own
+  c10::intrusive_ptr<c10d::Store> store;  // with a prefix of this group, or of this one and earlier ones
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{300'000};

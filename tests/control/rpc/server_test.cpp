@@ -10,12 +10,18 @@
 
 #include <atomic>
 #include <fstream>
+#include <limits>
+#include <system_error>
 #include <thread>
 
 #include "switchml.grpc.pb.h"
+#include "tests/control/no_descriptors.h"
 #include "weft/aggregation/socket_address.h"
+#include "weft/control/admission.h"
 #include "weft/control/client.h"
+#include "weft/control/descriptors.h"
 #include "weft/control/proof.h"
+#include "weft/control/rpc/daemon.h"
 #include "weft/control/rpc/metadata.h"
 
 namespace weft::control::rpc {
@@ -237,7 +243,7 @@ TEST_F(Control, AJobCannotJoinOrEndAnothersSession) {
 }
 
 // The bytes of a set-up that was admitted, sent once more by somebody who listened.
-TEST_F(Control, AReplayedSetUpIsRefused) {
+TEST_F(Control, AReplayedSetUpIsNotAdmitted) {
   start_with_keys();
   const auto stub = switchml_proto::Session::NewStub(plain_channel());
   switchml_proto::UdpSessionRequest request;
@@ -261,8 +267,83 @@ TEST_F(Control, AReplayedSetUpIsRefused) {
   const auto found = asking.GetServerTrailingMetadata().find(kNonce);
   const std::string nonce(found->second.data(), found->second.size());
   ASSERT_TRUE(send(nonce, proving).ok());
-  EXPECT_EQ(send(nonce, replaying).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(send(nonce, replaying).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(counters_.of(Event::kRefusedReplay), 1U);
+  EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);
+}
+
+// A switch that is restarted after each of its first answers: it then knows no nonce of before.
+class RestartedSwitch final : public switchml_proto::Session::Service {
+ public:
+  explicit RestartedSwitch(int restarts) : restarts_(restarts) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+
+  grpc::Status UdpSession(grpc::ServerContext* context, const switchml_proto::UdpSessionRequest* request,
+                          switchml_proto::UdpSessionResponse* /*response*/) override {
+    const auto given = [&](const char* name) {
+      const auto found = context->client_metadata().find(name);
+      return found == context->client_metadata().end() ? "" : std::string(found->second.data(), found->second.size());
+    };
+    const Claim claim{"UdpSession", given(kJob), given(kTerms), request->SerializeAsString()};
+    const Decision decision = admission_->decide({false, given(kNonce), given(kProof)}, claim, Nonces::Clock::now());
+    if (calls_++ < restarts_) admission_ = fresh();
+    context->AddTrailingMetadata(kNonce, decision.nonce);
+    context->AddTrailingMetadata(kAdmission, write_admission({42, 1, 16, 48864, 0}));
+    if (decision.kind == Decision::Kind::kChallenge) return {grpc::StatusCode::UNAUTHENTICATED, decision.reason};
+    if (decision.kind == Decision::Kind::kRefuse) return {grpc::StatusCode::PERMISSION_DENIED, decision.reason};
+    return grpc::Status::OK;
+  }
+
+  [[nodiscard]] std::unique_ptr<Client> client(const KeysFile& keys) const {
+    return std::unique_ptr<Client>(
+        weft_control_client({"127.0.0.1", static_cast<std::uint16_t>(port_), "a", keys.path()}));
+  }
+  [[nodiscard]] int calls() const { return calls_; }
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  [[nodiscard]] std::unique_ptr<Admission> fresh() {
+    return std::make_unique<Admission>(JobKeys::parse(keys_text(kKey), "keys"), false, counters_);
+  }
+
+  Counters counters_;
+  std::unique_ptr<Admission> admission_ = fresh();
+  int restarts_;
+  std::atomic<int> calls_{0};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;  // ends first
+};
+
+JoinRequest lone_request() {
+  JoinRequest request;
+  request.workers = 1;
+  request.address = {kLoopback, 4000};
+  return request;
+}
+
+TEST(Client, ASwitchThatIsRestartedBetweenChallengeAndProofIsAskedAgain) {
+  RestartedSwitch restarted(1);
+  EXPECT_EQ(restarted.client(KeysFile(kKey))->join(lone_request(), kPatience).admission.epoch, 42U);
+  EXPECT_EQ(restarted.calls(), 3);
+  EXPECT_EQ(restarted.counters().of(Event::kRefusedReplay), 1U);
+}
+
+TEST(Client, AWrongKeyIsToldAlsoWhenTheSwitchWasRestarted) {
+  RestartedSwitch restarted(1);
+  EXPECT_THAT([&] { static_cast<void>(restarted.client(KeysFile(kOtherKey))->join(lone_request(), kPatience)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("wrong key")));
+  EXPECT_EQ(restarted.calls(), 3);
+}
+
+TEST(Client, IsNotChallengedForEver) {
+  RestartedSwitch restarted(1'000'000);
+  EXPECT_THAT([&] { static_cast<void>(restarted.client(KeysFile(kKey))->join(lone_request(), kPatience)); },
+              ThrowsMessage<SwitchUnreachable>(HasSubstr("another proof")));
+  EXPECT_LT(restarted.calls(), 20);
 }
 
 TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
@@ -295,10 +376,14 @@ TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
 }
 
-int connect_to(std::uint16_t port) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+void connect_to(int fd, std::uint16_t port) {
   const sockaddr_in name = aggregation::to_socket_address({kLoopback, port});
   EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+}
+
+int connect_to(std::uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  connect_to(fd, port);
   return fd;
 }
 
@@ -342,6 +427,82 @@ TEST_F(Control, OneHostCannotHoldAllConnections) {
   EXPECT_EQ(counters_.of(Event::kDroppedTooMany), 8U);
   for (const int fd : many) close(fd);
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));  // those places are free again
+}
+
+// The listener is readable all the time then: a loop that looks at it again at once would use up a core.
+TEST_F(Control, WithoutDescriptorsTheDoorWaitsAndThenLetsIn) {
+  start({});
+  const files::FileDescriptor visitor(socket(AF_INET, SOCK_STREAM, 0));
+  {
+    const NoDescriptors all_taken;
+    connect_to(visitor.get(), server_->port());
+    while (counters_.of(Event::kNoDescriptors) == 0) std::this_thread::sleep_for(1ms);
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(1s);
+    const auto looks = counters_.of(Event::kNoDescriptors);
+    EXPECT_LE(looks, 2 + (std::chrono::steady_clock::now() - begin) / Listener::kPause);
+  }
+  while (server_->connections() == 0) std::this_thread::sleep_for(1ms);
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
+}
+
+TEST(Descriptors, AreAllowedAsFarAsTheHardLimitGoes) {
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  ASSERT_GE(usual.rlim_max, 300U);
+  const rlimit few{200, usual.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_EQ(allow_descriptors(100), 200U);
+  EXPECT_EQ(allow_descriptors(300), 300U);
+  rlimit now{};
+  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &now), 0);
+  EXPECT_EQ(now.rlim_cur, 300U);
+  EXPECT_EQ(allow_descriptors(std::numeric_limits<std::uint64_t>::max()), usual.rlim_max);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
+// Beyond the last port they would begin again at 0, where the kernel gives any.
+TEST(Daemon, DataPortsBeyondTheLastAreRefused) {
+  DaemonOptions options;
+  options.listen = {kLoopback, 65521};
+  options.control = {kLoopback, 0};
+  options.with_http = false;
+  options.limits.ports = 16;
+  EXPECT_THAT([&] { const Daemon daemon(options); },
+              ThrowsMessage<std::system_error>(AllOf(HasSubstr("127.0.0.1:65521"), HasSubstr("65535"))));
+  options.listen.port = 65520;
+  try {
+    EXPECT_EQ(Daemon(options).data_address().port, 65520);
+  } catch (const std::system_error& error) {  // somebody else on this machine has one of them
+    EXPECT_EQ(error.code(), std::errc::address_in_use);
+  }
+}
+
+TEST(Metadata, IsReadAsItIsWrittenAndNotOtherwise) {
+  const aggregation::Admission admission{std::numeric_limits<std::uint64_t>::max(), 7, 16, 65535, 255};
+  aggregation::Admission again{};
+  EXPECT_TRUE(read_admission(write_admission(admission), again));
+  EXPECT_EQ(again, admission);
+  for (const char* text :
+       {"", "epoch=1 job=1 slots=1 port=1", "epoch=18446744073709551617 job=1 slots=1 port=1 first=1",
+        "epoch=1 job=4294967297 slots=1 port=1 first=1", "epoch=1 job=1 slots=4294967297 port=1 first=1",
+        "epoch=1 job=1 slots=1 port=4294967297 first=1", "epoch=1 job=1 slots=1 port=65536 first=1",
+        "epoch=1 job=1 slots=1 port=1 first=256", "epoch=1 job=1 slots=0 port=1 first=1",
+        "epoch=-1 job=1 slots=1 port=1 first=1", "epoch=1 job=1 slots=1 port=1 first=1 ",
+        "epoch=1job=1slots=1port=1first=1", "epoch= 1 job=1 slots=1 port=1 first=1"}) {
+    EXPECT_FALSE(read_admission(text, again)) << text;
+  }
+  const Terms terms{aggregation::Mode::kExtended, 320, 65535, 0, -1};
+  Terms same;
+  EXPECT_TRUE(same.read(terms.write()));
+  EXPECT_EQ(same.write(), terms.write());
+  for (const char* text : {"mode=classic elements=4294967297 port=1 slots=1 first=-1",
+                           "mode=classic elements=1 port=4294967297 slots=1 first=-1",
+                           "mode=classic elements=1 port=1 slots=4294967297 first=-1",
+                           "mode=classic elements=1 port=1 slots=1 first=4294967297",
+                           "mode=classic elements=1 port=1 slots=1 first=99999999999999999999"}) {
+    EXPECT_FALSE(same.read(text)) << text;
+  }
 }
 
 TEST_F(Control, ASwitchThatIsNotThereIsAnErrorThatNamesIt) {

@@ -21,6 +21,7 @@ constexpr auto kOneTry = std::chrono::seconds(3);
 constexpr int kSwitchMlSlots = 8192;
 constexpr std::uint16_t kSwitchMlPort = 48864;
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
+constexpr int kMostChallenges = 8;  // one is usual; a restarted switch, or one with many set-ups, forgets its nonces
 
 std::string trailing(const grpc::ClientContext& context, const char* name) {
   const auto& all = context.GetServerTrailingMetadata();
@@ -70,6 +71,8 @@ class GrpcClient final : public Client {
                    const Call<Request, Response>& stub);
   void prepare(grpc::ClientContext& context, const Manner& manner, const std::string& message,
                const std::string& nonce) const;
+  // The one to prove the key over, out of a challenge.
+  [[nodiscard]] std::string next_nonce(const grpc::ClientContext& context, int challenges) const;
   [[noreturn]] void give_up(const grpc::Status& status) const;
 
   ClientOptions options_;
@@ -90,6 +93,17 @@ void GrpcClient::prepare(grpc::ClientContext& context, const Manner& manner, con
   context.AddMetadata(kProof, prove(secret_, nonce, {manner.method, options_.job, manner.terms, message}));
 }
 
+std::string GrpcClient::next_nonce(const grpc::ClientContext& context, int challenges) const {
+  if (secret_.empty()) {
+    throw JoinRefused("weft: the switch at " + target_ + " admits by key; set WEFT_SML_KEYS to the file that has it");
+  }
+  if (challenges > kMostChallenges) {
+    throw SwitchUnreachable("weft: the switch at " + target_ + " asked " + std::to_string(kMostChallenges) +
+                            " times for another proof of the key; do several switches answer at this address?");
+  }
+  return trailing(context, kNonce);
+}
+
 void GrpcClient::give_up(const grpc::Status& status) const {
   const std::string text = "weft: the switch at " + target_ + ": " + status.error_message();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
@@ -105,21 +119,22 @@ std::string GrpcClient::call(const Manner& manner, const Request& request, Respo
   const auto deadline = Clock::now() + patience;
   const std::string message = request.SerializeAsString();
   std::string nonce;
+  int challenges = 0;
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(manner.waits_for_others ? deadline : std::min(deadline, Clock::now() + kOneTry));
     prepare(context, manner, message, nonce);
     const grpc::Status status = stub(context, request, response);
     if (status.ok()) return trailing(context, kAdmission);
-    const bool challenged = status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
-    if (challenged && secret_.empty()) {
-      throw JoinRefused("weft: the switch at " + target_ + " admits by key; set WEFT_SML_KEYS to the file that has it");
+    if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+      nonce = next_nonce(context, ++challenges);
+      continue;
     }
-    nonce = challenged ? trailing(context, kNonce) : "";
+    nonce.clear();
     const bool away = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-    if (!challenged && (!away || Clock::now() >= deadline)) give_up(status);
-    if (away) std::this_thread::sleep_for(kBetweenTries);
+    if (!away || Clock::now() >= deadline) give_up(status);
+    std::this_thread::sleep_for(kBetweenTries);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <cerrno>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -17,6 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kVersion = WEFT_VERSION;
+constexpr int kPorts = 65536;
+constexpr std::uint64_t kOwnDescriptors = 128;  // listeners, logs, gRPC's
 
 using Transports = std::vector<std::unique_ptr<aggregation::Transport>>;
 
@@ -27,10 +30,19 @@ std::unique_ptr<aggregation::UdpTransport> open_transport(const aggregation::Add
   return std::make_unique<aggregation::UdpTransport>(options);
 }
 
+void require_ports(const aggregation::Address& first, int ports) {
+  if (first.port + ports <= kPorts) return;
+  throw std::system_error(EADDRNOTAVAIL, std::generic_category(),
+                          "weft: " + std::to_string(ports) + " UDP ports from " + first.describe() +
+                              " on reach beyond 65535; use a lower --listen port or fewer --ports");
+}
+
 Transports open_row(const aggregation::Address& first, int ports) {
+  require_ports(first, ports);
   Transports row;
   row.push_back(open_transport(first));
   const aggregation::Address begin = row.front()->local();
+  require_ports(begin, ports);
   for (int i = 1; i < ports; ++i) {
     row.push_back(open_transport({begin.ipv4, static_cast<std::uint16_t>(begin.port + i)}));
   }
@@ -43,7 +55,7 @@ Transports open_transports(const aggregation::Address& listen, int ports) {
   for (int i = 0; listen.port == 0 && i < kTries; ++i) {
     try {
       return open_row(listen, ports);
-    } catch (const std::system_error&) {  // a neighbour is somebody's: another place
+    } catch (const std::system_error&) {  // a neighbour is somebody's, or there is none: another place
     }
   }
   return open_row(listen, ports);
@@ -55,6 +67,12 @@ aggregation::SwitchLimits with_port(aggregation::SwitchLimits limits, std::uint1
 }
 
 }  // namespace
+
+std::uint64_t descriptors_of(const DaemonOptions& options) {
+  constexpr std::uint64_t kEach = 2;  // of a control connection: gRPC's and the front door's
+  return kEach * DoorLimits{}.connections + (options.with_http ? HttpLimits{}.connections : 0) +
+         static_cast<std::uint64_t>(options.limits.ports) + kOwnDescriptors;
+}
 
 struct Daemon::Parts {
   explicit Parts(DaemonOptions given)

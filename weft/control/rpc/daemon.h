@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,9 @@ struct DaemonOptions {
   std::chrono::seconds idle{600};  // a job without packets for so long gives its slots back
   aggregation::SwitchLimits limits;
 };
+
+// How many descriptors such a switch has open when all who may be connected are.
+[[nodiscard]] std::uint64_t descriptors_of(const DaemonOptions& options);
 
 class Daemon {
  public:

@@ -1,9 +1,33 @@
 #include "weft/control/rpc/metadata.h"
 
+#include <charconv>
 #include <cinttypes>
 #include <cstdio>
+#include <string_view>
+#include <system_error>
 
 namespace weft::control::rpc {
+namespace {
+
+// Takes the name and the word after it off the front.
+bool take(std::string_view& rest, std::string_view name, std::string_view& word) {
+  if (!rest.starts_with(name)) return false;
+  rest.remove_prefix(name.size());
+  word = rest.substr(0, rest.find(' '));
+  rest.remove_prefix(word.size());
+  return true;
+}
+
+// The same with a number that the type holds, and nothing else.
+template <class Number>
+bool take_number(std::string_view& rest, std::string_view name, Number& number) {
+  std::string_view word;
+  if (!take(rest, name, word)) return false;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc{} && end == word.data() + word.size();
+}
+
+}  // namespace
 
 std::string Terms::write() const {
   return std::string("mode=") + (mode == aggregation::Mode::kExtended ? "extended" : "classic") +
@@ -12,14 +36,13 @@ std::string Terms::write() const {
 }
 
 bool Terms::read(const std::string& text) {
-  char name[16] = "";
-  int length = 0;
-  const int read = std::sscanf(text.c_str(), "mode=%15s elements=%d port=%d slots=%d first=%d%n", name,
-                               &packet_elements, &port, &slots, &first_operation, &length);
-  if (read != 5 || static_cast<std::size_t>(length) != text.size()) return false;
-  const std::string word = name;
+  std::string_view rest = text;
+  std::string_view word;
+  const bool read = take(rest, "mode=", word) && take_number(rest, " elements=", packet_elements) &&
+                    take_number(rest, " port=", port) && take_number(rest, " slots=", slots) &&
+                    take_number(rest, " first=", first_operation) && rest.empty();
   mode = word == "extended" ? aggregation::Mode::kExtended : aggregation::Mode::kSwitchMl;
-  return (word == "extended" || word == "classic") && packet_elements >= 0 && slots >= 0 && port >= 0 &&
+  return read && (word == "extended" || word == "classic") && packet_elements >= 0 && slots >= 0 && port >= 0 &&
          port <= 65535 && first_operation >= -1 && first_operation <= 255;
 }
 
@@ -31,15 +54,10 @@ std::string write_admission(const aggregation::Admission& admission) {
 }
 
 bool read_admission(const std::string& text, aggregation::Admission& admission) {
-  unsigned port = 0;
-  unsigned first = 0;
-  int length = 0;
-  const int read = std::sscanf(text.c_str(), "epoch=%" SCNu64 " job=%" SCNu32 " slots=%d port=%u first=%u%n",
-                               &admission.epoch, &admission.job, &admission.slots, &port, &first, &length);
-  admission.port = static_cast<std::uint16_t>(port);
-  admission.first_operation = static_cast<std::uint8_t>(first);
-  return read == 5 && static_cast<std::size_t>(length) == text.size() && port <= 65535 && first <= 255 &&
-         admission.slots > 0;
+  std::string_view rest = text;
+  return take_number(rest, "epoch=", admission.epoch) && take_number(rest, " job=", admission.job) &&
+         take_number(rest, " slots=", admission.slots) && take_number(rest, " port=", admission.port) &&
+         take_number(rest, " first=", admission.first_operation) && rest.empty() && admission.slots > 0;
 }
 
 }  // namespace weft::control::rpc

@@ -1,0 +1,34 @@
+// A process without a descriptor left, until this goes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "weft/files/file_descriptor.h"
+
+namespace weft::control {
+
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &usual_), 0);
+    const rlimit few{kFew, usual_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int fd = 0; (fd = dup(STDERR_FILENO)) >= 0;) taken_.emplace_back(fd);
+    EXPECT_EQ(errno, EMFILE);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &usual_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  static constexpr rlim_t kFew = 64;  // a lower limit than what is open is not an error: nothing more can be opened
+  rlimit usual_{};
+  std::vector<files::FileDescriptor> taken_;
+};
+
+}  // namespace weft::control
