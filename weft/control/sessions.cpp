@@ -48,7 +48,7 @@ std::string objection(const SetUp& request) {
 
 }  // namespace
 
-std::variant<Admission, Refused> Sessions::join(const SetUp& request) {
+std::variant<Placed, Refused> Sessions::join(const SetUp& request) {
   if (const std::string reason = objection(request); !reason.empty()) return Refused{reason};
   const std::lock_guard lock(mutex_);
   forget_ended();
@@ -86,9 +86,11 @@ Sessions::Answer Sessions::create(const SetUp& request) {
 Sessions::Answer Sessions::place(const SetUp& request, Record& record, const Admission& admission) {
   const std::string reason = jobs_.place_worker(request.session, static_cast<int>(request.rank), request.address);
   if (!reason.empty()) return Refused{reason};
-  record.hosts.insert(request.address.ipv4);
-  record.left.erase(request.rank);
-  return admission;
+  const auto [place, first] = record.places.try_emplace(request.rank, request.address);
+  const bool moved = !(place->second == request.address);
+  place->second = request.address;
+  const bool back = record.left.erase(request.rank) > 0;
+  return Placed{admission, first || moved || back};
 }
 
 // What is left of the key's share. Its sessions have it together: DDP's groups are several.
@@ -110,8 +112,9 @@ void Sessions::clear_old_state(const SetUp& request) {
   if (request.mode != Mode::kSwitchMl || request.rank != 0 || request.address.port != 0) return;
   std::erase_if(records_, [&](const auto& entry) {
     const Record& record = entry.second;
-    const bool replaced =
-        record.mode == Mode::kSwitchMl && record.job == request.job && record.hosts.contains(request.address.ipv4);
+    const bool here = std::ranges::any_of(record.places,
+                                          [&](const auto& place) { return place.second.ipv4 == request.address.ipv4; });
+    const bool replaced = record.mode == Mode::kSwitchMl && record.job == request.job && here;
     if (replaced) jobs_.end(entry.first);
     return replaced;
   });
@@ -121,14 +124,15 @@ void Sessions::forget_ended() {
   std::erase_if(records_, [&](const auto& entry) { return !jobs_.admission(entry.first).has_value(); });
 }
 
-void Sessions::leave(std::uint64_t session, std::uint32_t rank, const std::string& job) {
+bool Sessions::leave(std::uint64_t session, std::uint32_t rank, const std::string& job) {
   const std::lock_guard lock(mutex_);
   const auto found = records_.find(session);
-  if (found == records_.end() || found->second.job != job || rank >= found->second.workers) return;
+  if (found == records_.end() || found->second.job != job || rank >= found->second.workers) return false;
   found->second.left.insert(rank);
-  if (found->second.left.size() < found->second.workers) return;
+  if (found->second.left.size() < found->second.workers) return false;
   jobs_.end(session);
   records_.erase(found);
+  return true;
 }
 
 std::size_t Sessions::reclaim(aggregation::Duration longest) {

@@ -29,6 +29,11 @@ struct SetUp {
   const JobKey* key = nullptr;  // null: admitted without
 };
 
+struct Placed {
+  aggregation::Admission admission;
+  bool news = true;  // false for a worker that only asks whether its session still stands
+};
+
 struct Refused {
   std::string reason;
 };
@@ -39,9 +44,9 @@ class Sessions {
 
   // The first worker to come makes the job, others join it; one that comes again gets the same answer. After the switch
   // was restarted or the job was idle for too long, the first that comes again makes it anew.
-  [[nodiscard]] std::variant<aggregation::Admission, Refused> join(const SetUp& request);
-  // Ends the session when every worker has left.
-  void leave(std::uint64_t session, std::uint32_t rank, const std::string& job);
+  [[nodiscard]] std::variant<Placed, Refused> join(const SetUp& request);
+  // Ends the session when every worker has left; whether this was the last.
+  bool leave(std::uint64_t session, std::uint32_t rank, const std::string& job);
   // Ends sessions that were idle for longer; how many.
   std::size_t reclaim(aggregation::Duration longest);
 
@@ -52,10 +57,10 @@ class Sessions {
     int packet_elements = 0;
     aggregation::Mode mode{};
     int slots = 0;
-    std::set<std::uint32_t> hosts;  // IPv4 addresses
-    std::set<std::uint32_t> left;   // ranks
+    std::map<std::uint32_t, aggregation::Address> places;  // by rank
+    std::set<std::uint32_t> left;                          // ranks
   };
-  using Answer = std::variant<aggregation::Admission, Refused>;
+  using Answer = std::variant<Placed, Refused>;
 
   [[nodiscard]] Answer create(const SetUp& request);
   [[nodiscard]] Answer place(const SetUp& request, Record& record, const aggregation::Admission& admission);

@@ -110,6 +110,7 @@ TEST_F(Control, AWorkerThatComesAgainGetsTheSameAnswer) {
   const auto again = client()->join(request(7), kPatience);
   EXPECT_EQ(first.admission.job, again.admission.job);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
+  EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);  // those who wait ask twice a second
   jobs_.end(7);  // as a restart or a reclaim would
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);

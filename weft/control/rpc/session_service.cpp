@@ -65,13 +65,14 @@ grpc::Status SessionService::open(grpc::CallbackServerContext& context, const Ud
     spdlog::warn("refused set-up: job '{}' rank {}: {}", passage.job, request.rank(), refused->reason);
     return gate_.no_room(refused->reason);
   }
-  counters_.add(Event::kAdmitted);
-  const auto& admission = std::get<aggregation::Admission>(answer);
+  const auto& [admission, news] = std::get<Placed>(answer);
+  if (news) counters_.add(Event::kAdmitted);
   context.AddTrailingMetadata(kAdmission, write_admission(admission));
   response.set_session_id(request.session_id());
   response.set_ipv4(data_address_ != 0 ? data_address_ : passage.visitor->local.ipv4);
-  spdlog::info("admitted job '{}' session {:016x} rank {} of {} at {}: {} slots", passage.job, request.session_id(),
-               request.rank(), request.num_workers(), std::get<SetUp>(set_up).address.describe(), admission.slots);
+  spdlog::log(news ? spdlog::level::info : spdlog::level::debug,
+              "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots", passage.job, request.session_id(),
+              request.rank(), request.num_workers(), std::get<SetUp>(set_up).address.describe(), admission.slots);
   return grpc::Status::OK;
 }
 
@@ -88,7 +89,9 @@ grpc::ServerUnaryReactor* MembershipService::Leave(grpc::CallbackServerContext* 
                                                    const weft_switch::LeaveRequest* request,
                                                    weft_switch::LeaveResponse* /*response*/) {
   const Passage passage = gate_.pass(*context, "Leave", *request);
-  if (passage.status.ok()) sessions_.leave(request->session_id(), request->rank(), passage.job);
+  if (passage.status.ok() && sessions_.leave(request->session_id(), request->rank(), passage.job)) {
+    spdlog::info("ended job '{}' session {:016x}: all workers have left", passage.job, request->session_id());
+  }
   return answered(context, passage.status);
 }
 
