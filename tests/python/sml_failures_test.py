@@ -380,3 +380,45 @@ def test_idle_jobs_give_their_slots_back(tmp_path: Path) -> None:
     job.terminate()
     job.wait()
     switch.kill()
+
+
+def test_an_operation_may_have_a_longer_timeout_than_its_group(tmp_path: Path, switch: Switch) -> None:
+    program = """
+        import time, torch.distributed as dist
+        from datetime import timedelta
+        dist.init_process_group("sml", timeout=timedelta(seconds=2))
+        if dist.get_rank() == 1:
+            time.sleep(4)
+        options = dist.AllreduceOptions()
+        options.timeout = timedelta(seconds=60)
+        x = torch.ones(10)
+        dist.group.WORLD.allreduce([x], options).wait()
+        assert (x == 2).all()
+        print("in time", flush=True)
+        dist.destroy_process_group()
+        """
+    status, text, _ = jobs.run(tmp_path, program, **switch.environment())
+    assert status == 0 and text.count("in time") == 2, text
+
+
+def test_a_destroyed_group_gives_its_slots_back_at_once(tmp_path: Path, switch: Switch) -> None:
+    program = f"""
+        import urllib.request, torch.distributed as dist
+        def sessions():
+            page = urllib.request.urlopen("http://127.0.0.1:{switch.http}/metrics").read().decode()
+            return page.count("weft_switch_job_slots{{")
+        dist.init_process_group("sml")
+        group = dist.new_group()
+        dist.all_reduce(torch.ones(10), group=group)
+        backend = group._get_backend(torch.device("cpu"))  # somebody still refers to it
+        dist.barrier()
+        assert sessions() == 2, sessions()
+        dist.barrier()
+        dist.destroy_process_group(group)
+        dist.barrier()
+        print("left", sessions(), flush=True)
+        dist.barrier()
+        dist.destroy_process_group()
+        """
+    status, text, _ = jobs.run(tmp_path, program, **switch.environment())
+    assert status == 0 and text.count("left 1") == 2, text
