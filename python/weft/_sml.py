@@ -31,8 +31,7 @@ def _open_fallback(name: str, options: Any) -> Any:
         from . import _process_group
 
         return _process_group.create(options)
-    meeting = options.store.add(
-        f"sml/meetings/{options.group_rank}", 0
-    )  # of sml_setup.cpp: the store may be used again
+    # A store may be used again: sml_setup.cpp counts this rank's meetings there.
+    meeting = options.store.add(f"sml/meetings/{options.group_rank}", 0)
     store = PrefixStore(f"sml/gloo/{meeting}", options.store)
     return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)

@@ -37,7 +37,7 @@ TYPES = {
 }
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 SHARD = "shard-0-of-1.safetensors"
-PROGRESS = ["stage", "epoch", "batch", "step", "cost_sum", "mistakes", "images", "updates"]
+PROGRESS = ["stage", "epoch", "batch", "step", "cost_sum", "mistakes", "images"]
 LARGEST_HEADER = 100_000_000  # as in safetensors' own reader
 LARGEST_STEP = 2**63 - 1
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <limits>
 
+#include "weft/aggregation/job_name.h"
+
 namespace weft::aggregation {
 namespace {
 
@@ -91,14 +93,9 @@ ConfigKey packet_numel() {
           }};
 }
 
-// As in a file of keys.
 ConfigKey job_name() {
-  return {"weft", "job", "up to 64 letters, digits, dots, dashes and underscores",
-          [](Config& config, const auto& text) {
-            const bool plain = std::ranges::all_of(text, [](unsigned char letter) {
-              return (letter < 0x80 && std::isalnum(letter) != 0) || letter == '.' || letter == '-' || letter == '_';
-            });
-            if (text.empty() || text.size() > 64 || !plain) return false;
+  return {"weft", "job", kJobNameRule, [](Config& config, const std::string& text) {
+            if (!is_job_name(text)) return false;
             config.weft.job = text;
             return true;
           }};

@@ -9,13 +9,13 @@
 #include <iterator>
 #include <vector>
 
+#include "weft/aggregation/job_name.h"
 #include "weft/text/spelling.h"
 
 namespace weft::control {
 namespace {
 
 constexpr std::size_t kLeastDigits = 32;  // 128 bits
-constexpr std::size_t kLongestName = 64;
 const std::vector<std::string> kJobFields{"key", "slots", "workers"};
 
 class Reader {
@@ -45,10 +45,8 @@ class Reader {
 
   [[nodiscard]] std::string name_of(const YAML::Node& node) const {
     const std::string name = node.Scalar();
-    const bool plain = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
-                       std::string::npos;
-    if (name.empty() || name.size() > kLongestName || !plain) {
-      refuse(node, "a job's name has up to 64 letters, digits, dots, dashes and underscores, got '" + name + "'");
+    if (!aggregation::is_job_name(name)) {
+      refuse(node, std::string("a job's name has ") + aggregation::kJobNameRule + ", got '" + name + "'");
     }
     return name;
   }

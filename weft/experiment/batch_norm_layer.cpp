@@ -2,9 +2,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/batch_norm.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
 
 #include "weft/collective/all_reduce.h"
 #include "weft/experiment/layer.h"
@@ -46,7 +46,7 @@ class BatchNormLayer final : public Layer {
     Tensor y;
     const bool single = !field && local.size(0) == 1;  // torch's own divides by the count less 1
     if (pass.training && (mesh_.shards()->size() > 1 || single)) {
-      y = normalized_over_shards(local, field ? tiles->layout : nullptr);
+      y = normalized_over_shards(local, field ? tiles->layout : nullptr, pass.images);
     } else if (field) {
       y = spatial::batch_norm(*tiles, value(0), value(1), value(2), value(3), pass.training, kAverage, kEpsilon).local;
     } else {
@@ -58,13 +58,13 @@ class BatchNormLayer final : public Layer {
 
  private:
   // Ranks may have no image of the batch: they still take part.
-  Tensor normalized_over_shards(const Tensor& x, const spatial::LayoutPtr& tiles) {
+  Tensor normalized_over_shards(const Tensor& x, const spatial::LayoutPtr& tiles, std::int64_t images) {
     const Comm& comm = tiles ? mesh_.world() : mesh_.shards();
     std::vector<std::int64_t> dims{0};
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
     sizes[1] = -1;
     for (std::int64_t i = 2; i < x.dim(); ++i) dims.push_back(i);
-    const double count = counted(x.numel() / std::max<std::int64_t>(x.size(1), 1), comm);
+    const auto count = static_cast<double>(images * (tiles ? c10::multiply_integers(tiles->shape()) : 1));
     const Tensor mean = collective::all_reduce(x.sum(dims), comm).div(count);
     const Tensor centred = x.sub(mean.view(sizes));
     const Tensor variance = collective::all_reduce(centred.mul(centred).sum(dims), comm).div(count);
@@ -74,11 +74,6 @@ class BatchNormLayer final : public Layer {
     if (tiles) affine = spatial::share(affine, tiles->comm());
     const Tensor scale = variance.add(kEpsilon).rsqrt().mul(affine[0]).view(sizes);
     return at::addcmul(affine[1].view(sizes), centred, scale);
-  }
-
-  static double counted(std::int64_t mine, const Comm& comm) {
-    const at::NoGradGuard no_grad;
-    return collective::all_reduce(at::full({1}, static_cast<double>(mine), at::kDouble), comm).item<double>();
   }
 
   static void update(const Tensor& running, const Tensor& now) {

@@ -24,6 +24,7 @@ struct Pass {
   bool training = false;
   std::uint64_t draw = 0;        // another one for each step: what dropout's mask follows from
   std::int64_t first_image = 0;  // which one of the batch this rank's first is
+  std::int64_t images = 0;       // of the whole batch
 };
 
 class Layer {

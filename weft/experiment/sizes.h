@@ -31,10 +31,10 @@ struct LayerSizes {
 // One for each layer; where they do not fit each other, problems at their places.
 [[nodiscard]] std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& problems);
 
-// Whether weights of the layers can be trained as the model and its cost need it: problems otherwise.
 // Whether files of a run may be called so: names come from the user's file.
 [[nodiscard]] bool can_name_a_file(const std::string& name);
 
+// Whether weights of the layers can be trained as the model and its cost need it: problems otherwise.
 void check_model(const Experiment& experiment, const std::vector<LayerSizes>& sizes, Problems& problems);
 
 }  // namespace weft::experiment

@@ -66,7 +66,10 @@ void Training::begin_epoch() {
 }
 
 Tensor Training::outputs_of(const Stage& stage, const data::Batch& batch) const {
-  const Pass pass{.training = true, .draw = static_cast<std::uint64_t>(progress_.step), .first_image = batch.first};
+  const Pass pass{.training = true,
+                  .draw = static_cast<std::uint64_t>(progress_.step),
+                  .first_image = batch.first,
+                  .images = batch.whole_size};
   if (stage.kind == Stage::Kind::kWhole) return network_.forward(batch.images, pass);
   const std::size_t last = network_.size() - 1;
   Flow x = network_.input(batch.images);
