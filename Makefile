@@ -8,16 +8,16 @@ VENV   := .venv/bin
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-dpdk test-spatial test-report lint format clean distclean test-aggregation test-kills
+.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-dpdk test-spatial test-experiments test-report lint format clean distclean test-aggregation test-kills
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-env:  ## set everything up, without questions, and build
+env:  ## set everything up, without questions, and build what users get
 	@scripts/env.sh $(MPI)
-	@scripts/build.sh $(PRESET)
+	@scripts/build.sh $(PRESET) product
 
-build:  ## build what changed since `make env`
+build:  ## build everything that changed, with tests, examples and benchmarks
 	@scripts/build.sh $(PRESET)
 
 test: env  ## every test; ends with "N passed, N failed"
@@ -26,7 +26,7 @@ test: env  ## every test; ends with "N passed, N failed"
 demo: env  ## one experiment on 1 rank and in tiles on 4, and a deep network with its layers over ranks
 	@scripts/demo.sh
 
-bench: env  ## the benchmarks, into benchmarks/results.jsonl
+bench: env build  ## the benchmarks, into benchmarks/results.jsonl
 	@$(VENV)/python benchmarks/run.py
 
 test-mpich:  ## the tests against MPICH through the MPI-5 standard ABI
@@ -49,6 +49,9 @@ test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ra
 
 test-kills:  ## training killed 50 times at random moments: some minutes
 	@WEFT_KILLS=50 $(VENV)/python -m pytest -q -p no:cacheprovider tests/python/weft_killed_test.py
+
+test-experiments: env  ## neon's files on all of MNIST and CIFAR-10 in the folder that WEFT_DATA names: half an hour
+	@WEFT_WHOLE_DATA="$${WEFT_DATA:?names the folder with MNIST and CIFAR10}" $(VENV)/python -m pytest -q -s -p no:cacheprovider tests/python/weft_neon_test.py
 
 test-report: env  ## a run's report.html in headless Chromium, which this installs; a screenshot goes to docs/
 	@scripts/test_report.sh

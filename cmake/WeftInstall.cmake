@@ -52,3 +52,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/weftConfigVersion.cmake"
 install(FILES "${PROJECT_BINARY_DIR}/weftConfig.cmake" "${PROJECT_BINARY_DIR}/weftConfigVersion.cmake"
               cmake/FindWeftMPI.cmake cmake/FindWeftTorch.cmake
         DESTINATION "${package_dir}")
+
+# What users get, without tests, examples and benchmarks, which are half of the time: `make env` builds this.
+add_custom_target(product DEPENDS weft ${compat_targets} ${apps})

@@ -73,6 +73,21 @@ TEST(LoadTest, TheConvnetOfTheReference) {
   EXPECT_EQ(sizes[4].in.values(), 800);
 }
 
+TEST(LoadTest, NeonsFilesAreInDoublePrecisionUnlessTheySayOtherwise) {
+  const std::string text = text_of("mnist_distarray_convnet.yaml");
+  EXPECT_TRUE(parse_experiment(text, "file.yaml").float64);
+  const auto with = [&](const std::string& type) {
+    return replaced(text, "rng_seed: 0", "rng_seed: 0, default_dtype: " + type);
+  };
+  for (const char* single : {"float32", "np.float32", "!!python/name:numpy.float32 ''", "!!python/name:numpy.float32 "}) {
+    EXPECT_FALSE(parse_experiment(with(single), "file.yaml").float64) << single;
+  }
+  for (const char* twice : {"float64", "numpy.float64", "!!python/name:numpy.float64 ''"}) {
+    EXPECT_TRUE(parse_experiment(with(twice), "file.yaml").float64) << twice;
+  }
+  EXPECT_THAT(error_of(with("float16")), HasSubstr("expected float32 or float64 for 'default_dtype', got 'float16'"));
+}
+
 TEST(LoadTest, BothFamiliesDescribeTheSameNetwork) {
   const Experiment older = load_experiment(kExamples / "mnist_distarray_gb.yaml");
   const Experiment later = load_experiment(kExamples / "mnist_halopar_gb.yaml");
