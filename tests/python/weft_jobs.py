@@ -14,7 +14,7 @@ WEFT = BUILD / "bin" / "weft"
 
 TOY = """
 seed: 3
-data: {set: toy_images, images: 240, shape: [16, 12], classes: 3}
+data: {set: blobs, images: 240, shape: [16, 12], classes: 3}
 split: tiles
 checkpoint_every: 7
 model:

@@ -197,7 +197,8 @@ LearningRule read_optimizer(const Value& value, Problems& problems) {
 
 std::vector<LayerSpec> read_plain_layers(const Value& list, Problems& problems) {
   std::vector<LayerSpec> layers;
-  for (const ValuePtr& item : list.items) {
+  for (const ValuePtr& item : layers_of(list, problems)) {
+    if (problems.full()) break;
     layers.push_back(read_layer(*item, problems));
     if (layers.back().name.empty()) layers.back().name = "layer" + std::to_string(layers.size() - 1);
   }

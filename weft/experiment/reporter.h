@@ -32,6 +32,7 @@ class Reporter {
  private:
   bool speaks_;
   bool headed_ = false;
+  bool diverged_ = false;
   std::unique_ptr<trace::MetricsFile> metrics_;
   std::unique_ptr<trace::TensorBoardFile> events_;
   std::unique_ptr<trace::ProgressBar> bar_;

@@ -1,9 +1,11 @@
 #include "weft/experiment/sizes.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "weft/experiment/description.h"
+#include "weft/text/utf8.h"
 
 namespace weft::experiment {
 namespace {
@@ -38,8 +40,9 @@ void compare(const LayerSpec& layer, const Extent& in, const std::string& before
   if (layer.declared_shape && !in.shape.empty() && *layer.declared_shape != in.shape) {
     differs("ifmshape", text_of(*layer.declared_shape), text_of(in.shape));
   }
-  if (layer.declared_inputs && *layer.declared_inputs != in.values()) {
-    differs("nin", std::to_string(*layer.declared_inputs), std::to_string(in.values()));
+  const std::int64_t declared = layer.declared_inputs.value_or(in.values());
+  if (declared != in.values() && !(layer.counts_bias && declared == in.values() + 1)) {
+    differs("nin", std::to_string(declared), std::to_string(in.values()));
   }
 }
 
@@ -116,16 +119,31 @@ void check_last_layer(const ModelSpec& model, const LayerSizes& last, Problems& 
   }
 }
 
+// Whether somebody may mean as much: beyond, sizes multiply to more than any machine's memory.
+void require_memory(const LayerSpec& layer, const LayerSizes& sizes, Problems& problems) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const Extent taps{is_windowed(layer.kind) ? sizes.in.maps : sizes.in.values(), layer.kernel};
+  const bool weights = is_filter(layer.kind) || layer.kind == LayerKind::kLinear;
+  std::int64_t count = 0;
+  const bool too_many = weights && (__builtin_mul_overflow(layer.outputs, taps.values(), &count) || count > kMost);
+  if (!too_many && sizes.out.values() <= kMost) return;
+  problems.add(layer.place, "expected at most " + std::to_string(kMost) + " values and weights in layer '" + layer.name +
+                                "', got more");
+}
+
 }  // namespace
 
 bool can_name_a_file(const std::string& name) {
+  const bool printable = std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   return !name.empty() && name.size() <= 200 && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
+         printable && text::is_utf8(name);
 }
 
 std::int64_t Extent::values() const {
   std::int64_t count = maps;
-  for (const std::int64_t size : shape) count *= size;
+  for (const std::int64_t size : shape) {
+    if (__builtin_mul_overflow(count, size, &count)) return std::numeric_limits<std::int64_t>::max();
+  }
   return count;
 }
 
@@ -136,11 +154,11 @@ std::string Extent::describe() const {
 
 Extent image_extent(const DatasetSpec& dataset) {
   if (dataset.kind == "cifar10") return {3, {32, 32}};
-  if (dataset.kind == "toy_images") return {dataset.maps, dataset.shape};
+  if (dataset.made_up()) return {dataset.maps, dataset.shape};
   return {1, {28, 28}};
 }
 
-std::int64_t class_count(const DatasetSpec& dataset) { return dataset.kind == "toy_images" ? dataset.classes : 10; }
+std::int64_t class_count(const DatasetSpec& dataset) { return dataset.made_up() ? dataset.classes : 10; }
 
 std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& problems) {
   std::vector<LayerSizes> result;
@@ -150,6 +168,7 @@ std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& prob
     compare(layer, at, before, problems);
     const Extent out = output_of(layer, at, problems);
     result.push_back({at, out});
+    require_memory(layer, result.back(), problems);
     at = out;
     before = "layers up to '" + layer.name + "'";
   }
