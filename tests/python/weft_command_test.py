@@ -141,12 +141,12 @@ def test_runs_without_a_folder_get_one_each(tmp_path: Path) -> None:
 
 def test_a_rank_says_that_it_makes_its_cache_again(tmp_path: Path) -> None:
     file = tmp_path / "cached.yaml"
-    file.write_text(toy_file(tmp_path).read_text().replace("classes: 3", f"classes: 3, cache: {tmp_path}/c_{{rank}}.bin"))
+    file.write_text(toy_file(tmp_path).read_text().replace("classes: 3", f"classes: 3, cache: '{tmp_path}/c_{{rank}}_{{size}}.bin'"))
     for _ in range(2):
         assert weft("train", "-n", "2", file, "--set", "model.epochs=1", cwd=tmp_path).returncode == 0
-    (tmp_path / "c_1-train.bin").write_bytes(b"something else")
+    (tmp_path / "c_1_2-train.bin").write_bytes(b"something else")
     done = weft("train", "-n", "2", file, "--set", "model.epochs=1", cwd=tmp_path)
-    assert done.returncode == 0 and "rank 1: " in done.stderr and "c_1-train.bin" in done.stderr, done.stderr
+    assert done.returncode == 0 and "rank 1: " in done.stderr and "c_1_2-train.bin" in done.stderr, done.stderr
 
 
 def test_ranks_finish_together_without_checks(tmp_path: Path) -> None:
@@ -319,3 +319,25 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, ranks:
     done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"going on from {out}/checkpoints/step-{last:08}" in done.stdout
+
+
+def test_ctrl_c_of_the_launcher_leaves_a_checkpoint(tmp_path: Path) -> None:
+    """Open MPI's then asks its ranks to end, and ends them when they take long; what it prints and returns is its own."""
+    out = tmp_path / "run"
+    arguments = command("train", toy_file(tmp_path), "--out", out, "--set", "model.epochs=400")
+    job = subprocess.Popen(
+        [str(LAUNCHER), "-n", "2", *arguments], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not curve_so_far(out) and job.poll() is None:
+        time.sleep(0.05)
+    job.send_signal(signal.SIGINT)
+    assert job.wait(timeout=120) != 0
+    last = checkpoint_steps(out)[-1]
+    done = weft("train", "-n", "2", toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from {out}/checkpoints/step-{last:08}" in done.stdout
+
+
+def curve_so_far(run: Path) -> bool:
+    file = run / "metrics.jsonl"
+    return file.exists() and file.stat().st_size > 0

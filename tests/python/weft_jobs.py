@@ -54,7 +54,8 @@ def weft(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Complete
 
 
 def curve(run: Path, name: str = "train/cost") -> dict[int, float]:
-    lines = (run / "metrics.jsonl").read_text().splitlines()
+    text = (run / "metrics.jsonl").read_text()
+    lines = text[: text.rfind("\n") + 1].splitlines()  # a killed run's last line may be a part of one
     points = [point for point in map(json.loads, lines) if point["name"] == name]
     return {point["step"]: float(point["value"]) for point in points}
 

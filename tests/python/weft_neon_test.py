@@ -64,6 +64,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(home: Path, run: Path, ranks: int, file: str) -> Path:
     surroundings = {**environment(), "HOME": str(home), "WEFT_DATA": WHOLE}
     arguments = command("train", "-n", str(ranks), EXAMPLES / f"{file}.yaml", "--out", run)
+    if not WHOLE and file.endswith("gb"):  # sixteen ranks on two cores take long for every image
+        arguments += ["--set", "datasets[0].num_test_sample=100"]
     done = subprocess.run(arguments, env=surroundings, capture_output=True, text=True, timeout=2 * HOURS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return run
