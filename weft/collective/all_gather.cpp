@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include "weft/collective/operator.h"
 #include "weft/collective/reduce_scatter.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"

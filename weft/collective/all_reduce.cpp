@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
 
+#include "weft/collective/operator.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
 #include "weft/collective/traced.h"

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include "weft/collective/operator.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
 #include "weft/collective/traced.h"

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "weft/collective/operator.h"
 #include "weft/collective/reduce.h"
 #include "weft/collective/tensor.h"
 #include "weft/collective/traced.h"

@@ -1,9 +1,11 @@
 // broadcast: every rank gets the root's tensor.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <source_location>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 
 namespace weft::collective {
 

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include "weft/collective/operator.h"
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
 

@@ -1,9 +1,11 @@
 // gather: the root gets all ranks' tensors, one after the other along a dimension.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <source_location>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 
 namespace weft::collective {
 

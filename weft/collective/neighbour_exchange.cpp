@@ -6,6 +6,7 @@
 #include <string>
 
 #include "weft/collective/call.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/point_to_point.h"
 #include "weft/collective/tensor.h"
 

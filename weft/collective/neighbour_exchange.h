@@ -6,7 +6,7 @@
 #include <source_location>
 #include <vector>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 
 namespace weft::collective {
 

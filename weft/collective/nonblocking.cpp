@@ -8,6 +8,7 @@
 #include "weft/collective/all_gather.h"
 #include "weft/collective/all_reduce.h"
 #include "weft/collective/broadcast.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/reduce.h"
 #include "weft/collective/reduce_scatter.h"
 #include "weft/collective/reduction.h"

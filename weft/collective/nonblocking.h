@@ -1,9 +1,11 @@
 // Non-blocking all_reduce, all_gather and broadcast; wait() gives the result.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <source_location>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 #include "weft/collective/pending.h"
 #include "weft/mpi/reduce_op.h"
 

@@ -8,10 +8,9 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "weft/collective/call.h"
+#include "weft/collective/comm.h"
 
 namespace weft::collective {
-
-using Comm = std::shared_ptr<mpi::Team>;
 
 // The handle of a registered operation; keep it in a function-local static, the look-up takes a lock.
 template <class Function>

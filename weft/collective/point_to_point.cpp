@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include "weft/collective/operator.h"
 #include "weft/collective/tensor.h"
 #include "weft/mpi/error.h"
 #include "weft/mpi/parcel.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <source_location>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 #include "weft/collective/pending.h"
 
 namespace weft::collective {

@@ -5,6 +5,7 @@
 
 #include "weft/collective/broadcast.h"
 #include "weft/collective/gather.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
 #include "weft/collective/traced.h"

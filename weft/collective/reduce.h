@@ -1,9 +1,11 @@
 // reduce: the root gets the reduction of all ranks' tensors.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <source_location>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 #include "weft/mpi/reduce_op.h"
 
 namespace weft::collective {

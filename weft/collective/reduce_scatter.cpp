@@ -5,6 +5,7 @@
 
 #include "weft/collective/all_gather.h"
 #include "weft/collective/all_to_all.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"

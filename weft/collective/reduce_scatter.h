@@ -5,7 +5,7 @@
 
 #include <source_location>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 #include "weft/mpi/reduce_op.h"
 
 namespace weft::collective {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "weft/collective/all_gather.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
 #include "weft/collective/traced.h"

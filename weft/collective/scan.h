@@ -1,9 +1,11 @@
 // scan and exscan: rank r gets the reduction over the ranks up to (and with, or without) itself.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <source_location>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/comm.h"
 #include "weft/mpi/reduce_op.h"
 
 namespace weft::collective {

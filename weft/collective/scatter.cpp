@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "weft/collective/gather.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
 #include "weft/collective/traced.h"

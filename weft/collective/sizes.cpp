@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "weft/collective/operator.h"
 #include "weft/collective/tensor.h"
 #include "weft/mpi/collectives.h"
 #include "weft/mpi/options.h"

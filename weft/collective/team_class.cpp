@@ -11,6 +11,7 @@
 #include "weft/collective/device.h"
 #include "weft/collective/neighbour_exchange.h"
 #include "weft/collective/nonblocking.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/point_to_point.h"
 #include "weft/collective/reduction.h"
 #include "weft/collective/tape.h"

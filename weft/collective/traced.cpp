@@ -5,6 +5,7 @@
 #include <string>
 
 #include "weft/collective/call.h"
+#include "weft/collective/operator.h"
 #include "weft/collective/tensor.h"
 
 namespace weft::collective {

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include "weft/collective/broadcast.h"
+#include "weft/collective/call.h"
 #include "weft/collective/tensor.h"
 #include "weft/spatial/exchange.h"
 

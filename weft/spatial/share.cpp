@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "weft/collective/all_reduce.h"
+#include "weft/collective/call.h"
 #include "weft/collective/tensor.h"
 
 namespace weft::spatial {
