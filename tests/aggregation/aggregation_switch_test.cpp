@@ -128,6 +128,29 @@ TEST(Extended, PacketsOfAnotherLifeGetANoticeShorterThanThemselves) {
   EXPECT_EQ(driver.strays().rejected_for(Rejected::kUnknownJob), 1U);
 }
 
+TEST(Extended, WhatIsNotBelievedIsReceivedAllTheSame) {
+  const JobSpec spec = job_spec(Mode::kExtended, 2);
+  SwitchDriver driver(spec);
+  const Bytes forged = contribution(driver.head(spec, 0, 0, 0), 1, 0, full_shape(Mode::kExtended, 64), {});
+  driver.put(forged, worker_address(0));
+  driver.put(forged, worker_address(1));
+  driver.put(contribution(driver.head(spec, 0, 0, 0), 1), worker_address(0));
+  EXPECT_EQ(driver.counters().packets_in, 1U);
+  EXPECT_EQ(driver.strays().packets_in, 2U);
+  EXPECT_EQ(driver.strays().bytes_in, 2 * forged.size());
+}
+
+TEST_P(EitherMode, NobodyIsAnsweredAtPortZero) {
+  for (Address& address : spec.addresses) address.port = 0;  // any
+  SwitchDriver any_port(spec);
+  EXPECT_TRUE(any_port.put(contribution(any_port.head(spec, 0, 0, 0), 1), {worker_address(0).ipv4, 0}).empty());
+  Head elsewhere = any_port.head(spec, 0, 0, 0);
+  elsewhere.epoch = 1;
+  EXPECT_TRUE(any_port.put(contribution(elsewhere, 1), {worker_address(0).ipv4, 0}).empty());
+  EXPECT_EQ(any_port.strays().rejected_for(Rejected::kMalformed), 2U);
+  EXPECT_EQ(any_port.counters().packets_in, 0U);
+}
+
 TEST(Extended, DifferentOperationsAreToldToAllWorkers) {
   const JobSpec spec = job_spec(Mode::kExtended, 2);
   SwitchDriver driver(spec);

@@ -41,7 +41,7 @@ class LiveSwitch {
   static UdpOptions switch_options() {
     UdpOptions options;
     options.local = kLoopback;
-    options.wait_for_room = false;
+    options.for_switch = true;
     return options;
   }
 

@@ -30,8 +30,9 @@ AggregationSwitch::Sender AggregationSwitch::by_header(const Packet& packet, std
   AdmittedJob& job = *found->second;
   const bool known_source = job.is_place_of(packet.head.rank, from);
   if (known_source && is_authentic(bytes, job.spec().key)) return {&job, packet.head.rank};
-  // Counted by the job that it claims to be of, but nothing of it is believed.
+  // The cause is counted by the job that it claims to be of, but nothing of it is believed.
   job.counters.reject(known_source ? Rejected::kForged : Rejected::kUnknownSource);
+  count_stray(bytes.size());
   return {};
 }
 
@@ -42,7 +43,8 @@ AggregationSwitch::Sender AggregationSwitch::find_sender(const Packet& packet, s
 
 void AggregationSwitch::handle(std::span<const std::byte> bytes, const Address& from, Time now, Outbox& out) {
   const std::optional<Packet> packet = decode(bytes);
-  if (!packet) return reject_stray(Rejected::kMalformed, bytes.size());
+  // No answer could ever reach port 0.
+  if (!packet || from.port == 0) return reject_stray(Rejected::kMalformed, bytes.size());
   const auto [job, rank] = find_sender(*packet, bytes, from, out);
   if (job == nullptr) return;
   ++job->counters.packets_in;
@@ -116,9 +118,13 @@ void AggregationSwitch::send_notice(Kind kind, AdmittedJob* job, const Head& hea
   counters.bytes_out += to.size() * bytes.size();
 }
 
-void AggregationSwitch::reject_stray(Rejected cause, std::size_t bytes) {
+void AggregationSwitch::count_stray(std::size_t bytes) {
   ++strays_.packets_in;
   strays_.bytes_in += bytes;
+}
+
+void AggregationSwitch::reject_stray(Rejected cause, std::size_t bytes) {
+  count_stray(bytes);
   strays_.reject(cause);
 }
 

@@ -32,6 +32,7 @@ class AggregationSwitch {
   [[nodiscard]] std::vector<Address> sources(std::uint16_t port) const;
 
   void handle(std::span<const std::byte> bytes, const Address& from, Time now, Outbox& out);
+  void note_lost(std::uint64_t packets) { lost_on_sending_ += packets; }
 
  private:
   struct Sender {
@@ -50,6 +51,7 @@ class AggregationSwitch {
   [[nodiscard]] std::optional<Refusal> check_room(const JobSpec& spec, int slots) const;
   [[nodiscard]] std::optional<Refusal> check_addresses(const JobSpec& spec) const;
   [[nodiscard]] std::uint16_t choose_port(Mode mode) const;
+  void count_stray(std::size_t bytes);
   void reject_stray(Rejected cause, std::size_t bytes);
 
   // Packets come in runs.
@@ -67,6 +69,7 @@ class AggregationSwitch {
   std::uint64_t refused_ = 0;
   std::uint64_t ended_ = 0;
   std::uint64_t changes_ = 0;
+  std::uint64_t lost_on_sending_ = 0;
   Counters strays_;
   std::map<std::uint64_t, std::unique_ptr<AdmittedJob>> jobs_;  // by session
   std::unordered_map<std::uint32_t, AdmittedJob*> by_number_;   // extended

@@ -59,6 +59,11 @@ void Jobs::handle(std::span<const std::byte> packet, const Address& from, Time n
   switch_->handle(packet, from, now, out);
 }
 
+void Jobs::note_lost(std::uint64_t packets) {
+  const std::lock_guard lock(mutex_);
+  switch_->note_lost(packets);
+}
+
 std::uint64_t random_epoch() {
   std::random_device random;
   std::uint64_t epoch = 0;

@@ -67,6 +67,9 @@ class Jobs {
   // The data plane: one packet in, any number out. For the event loop.
   void handle(std::span<const std::byte> packet, const Address& from, Time now, Outbox& out);
 
+  // So many answers did not leave.
+  void note_lost(std::uint64_t packets);
+
   // For a loop that hands in many packets: locks once for all that `body(AggregationSwitch&)` does.
   template <class Body>
   void with_switch(Body&& body) {

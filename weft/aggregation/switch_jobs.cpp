@@ -131,7 +131,7 @@ std::vector<Address> AggregationSwitch::sources(std::uint16_t port) const {
 }
 
 Snapshot AggregationSwitch::snapshot(Time now) const {
-  Snapshot snapshot{epoch_, limits_.slots, slots_assigned_, admitted_, refused_, ended_, strays_, {}};
+  Snapshot snapshot{epoch_, limits_.slots, slots_assigned_, admitted_, refused_, ended_, lost_on_sending_, strays_, {}};
   for (const auto& [session, job] : jobs_) snapshot.jobs.push_back(job->status(now));
   return snapshot;
 }

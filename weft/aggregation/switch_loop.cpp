@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <exception>
 #include <system_error>
 
 #include "weft/aggregation/aggregation_switch.h"
@@ -63,10 +64,24 @@ bool SwitchLoop::serve(Transport& transport) {
     jobs_.with_switch([&](AggregationSwitch& aggregation) {
       run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, run.from, now, out_); });
     });
-    if (out_.size() >= kWorthSending) transport.send(out_);
+    if (out_.size() >= kWorthSending) send(transport);
   });
-  transport.send(out_);
+  send(transport);
   return any;
+}
+
+// Whatever is wrong with one batch, others are to be served: it is lost, as packets can be anyway.
+void SwitchLoop::send(Transport& transport) {
+  if (out_.empty()) return;
+  std::uint64_t lost = out_.size();
+  const std::uint64_t before = transport.lost_on_sending();
+  try {
+    transport.send(out_);
+    lost = transport.lost_on_sending() - before;
+  } catch (const std::exception&) {
+    out_.clear();
+  }
+  if (lost > 0) jobs_.note_lost(lost);
 }
 
 // The first port stays open: strangers are counted there, and told where a job is unknown.

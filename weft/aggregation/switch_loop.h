@@ -36,6 +36,7 @@ class SwitchLoop {
   // A batch of each port that has packets, and of this one; whether there were any.
   bool serve_all();
   bool serve(Transport& transport);
+  void send(Transport& transport);
   void follow_changes();
 
   Jobs& jobs_;

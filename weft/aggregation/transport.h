@@ -44,6 +44,8 @@ class Transport {
   // Sends what the box holds and empties it. Packets may be lost, as everywhere; throws std::system_error only where
   // no packet could ever leave.
   virtual void send(Outbox& out) = 0;
+  // Packets that send() knows did not leave.
+  [[nodiscard]] virtual std::uint64_t lost_on_sending() const { return 0; }
   // Waits until packets are here, wake() is called or `longest` has passed; hands in a batch of those that are here.
   // Whether there were any.
   virtual bool receive(Duration longest, const Receiver& receiver) = 0;

@@ -1,19 +1,18 @@
 #include "weft/aggregation/udp_transport.h"
 
-#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <system_error>
 
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/socket_address.h"
 #include "weft/aggregation/source_filter.h"
+#include "weft/aggregation/udp_message.h"
 
 namespace weft::aggregation {
 namespace {
@@ -41,39 +40,6 @@ bool enable_gro(int socket) {
   const int on = 1;
   return setsockopt(socket, SOL_UDP, UDP_GRO, &on, sizeof on) == 0;
 }
-
-// A message with room for one control field.
-struct Message {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  sockaddr_in peer{};
-  msghdr header{};
-
-  explicit Message(std::span<iovec> memory) {
-    header.msg_name = &peer;
-    header.msg_namelen = sizeof peer;
-    header.msg_iov = memory.data();
-    header.msg_iovlen = memory.size();
-  }
-  void ask_for_segments_of(std::uint16_t size) {
-    header.msg_control = control.data();
-    header.msg_controllen = CMSG_SPACE(sizeof size);
-    cmsghdr* field = CMSG_FIRSTHDR(&header);
-    field->cmsg_level = SOL_UDP;
-    field->cmsg_type = UDP_SEGMENT;
-    field->cmsg_len = CMSG_LEN(sizeof size);
-    std::memcpy(CMSG_DATA(field), &size, sizeof size);
-  }
-  // The size of the packets that GRO put together; `all` if it did not.
-  [[nodiscard]] std::size_t segment_size(std::size_t all) {
-    for (cmsghdr* field = CMSG_FIRSTHDR(&header); field != nullptr; field = CMSG_NXTHDR(&header, field)) {
-      if (field->cmsg_level != SOL_UDP || field->cmsg_type != UDP_GRO) continue;
-      int size = 0;
-      std::memcpy(&size, CMSG_DATA(field), sizeof size);
-      if (size > 0) return static_cast<std::size_t>(size);
-    }
-    return all;
-  }
-};
 
 // As few pieces of memory as hold the packets: those that lie one behind the other are one.
 std::span<iovec> gather(std::span<const Outbox::Packet> packets, std::span<iovec> pieces) {
@@ -135,13 +101,14 @@ void UdpTransport::send(Outbox& out) {
   out.clear();
 }
 
+// Where the route's device cannot segment (a tunnel, or packets that are longer than its MTU) they leave one by one, and
+// the next run asks anew: other receivers' routes, and shorter packets, are not to pay for it.
 void UdpTransport::send_run(const Address& to, std::span<const Outbox::Packet> packets) {
-  if (gso_ && packets.size() > 1) {
-    if (try_send(to, packets)) return;
-    gso_ = false;  // the route's device cannot: a tunnel, or packets that are longer than its MTU
-  }
+  if (gso_ && packets.size() > 1 && try_send(to, packets)) return;
   for (std::size_t i = 0; i < packets.size(); ++i) {
-    if (!try_send(to, packets.subspan(i, 1))) fail("a packet to " + to.describe() + " cannot be sent");
+    if (try_send(to, packets.subspan(i, 1))) continue;
+    if (!options_.for_switch) fail("a packet to " + to.describe() + " cannot be sent");
+    ++lost_;
   }
 }
 
@@ -149,7 +116,7 @@ void UdpTransport::send_run(const Address& to, std::span<const Outbox::Packet> p
 // later.
 bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> packets) {
   std::array<iovec, kMostSegments> pieces;
-  Message message(gather(packets, pieces));
+  UdpMessage message(gather(packets, pieces));
   message.peer = to_socket_address(to);
   if (packets.size() > 1) message.ask_for_segments_of(static_cast<std::uint16_t>(packets[0].size()));
   while (::sendmsg(socket_.get(), &message.header, 0) < 0) {
@@ -163,7 +130,7 @@ bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> p
 }
 
 bool UdpTransport::wait_for_room() const {
-  if (!options_.wait_for_room) return false;
+  if (options_.for_switch) return false;
   pollfd waiting{socket_.get(), POLLOUT, 0};
   const timespec longest = to_timespec(kLongestWaitForRoom);
   return ::ppoll(&waiting, 1, &longest, nullptr) > 0;
@@ -195,9 +162,8 @@ bool UdpTransport::wait(Duration longest) const {
 
 bool UdpTransport::read_run(const Receiver& receiver) {
   iovec memory{buffer_.data(), buffer_.size()};
-  Message message({&memory, 1});
-  message.header.msg_control = message.control.data();
-  message.header.msg_controllen = message.control.size();
+  UdpMessage message({&memory, 1});
+  message.make_room_for_fields();
   const ssize_t size = ::recvmsg(socket_.get(), &message.header, 0);
   if (size < 0) return false;  // nothing there, or an earlier packet's ICMP error: neither is for us
   const auto bytes = std::span<const std::byte>(buffer_).first(static_cast<std::size_t>(size));

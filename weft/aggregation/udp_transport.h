@@ -14,8 +14,9 @@ namespace weft::aggregation {
 struct UdpOptions {
   Address local;             // port 0: any free one; address 0: all of the host's
   bool segmentation = true;  // GSO and GRO where the kernel has them; false: one packet a call
-  bool wait_for_room =
-      true;  // a full send buffer: wait a little (a worker), or lose the packet (a switch must not wait)
+  // A switch's socket serves many, and no single receiver may stop it: what cannot leave is lost and counted, be it that
+  // the send buffer is full or that such a packet can never leave. A worker's waits a little, or throws.
+  bool for_switch = false;
   int buffer_bytes = 8 << 20;  // for each direction; without CAP_NET_ADMIN the kernel's limit may cut it
 };
 
@@ -35,8 +36,7 @@ class UdpTransport final : public Transport {
   [[nodiscard]] bool segments_in() const { return gro_; }
   // Bytes that the kernel grants for packets not yet read; about half of them are payload.
   [[nodiscard]] int receive_buffer() const;
-  // Packets that the kernel did not take.
-  [[nodiscard]] std::uint64_t lost_on_sending() const { return lost_; }
+  [[nodiscard]] std::uint64_t lost_on_sending() const override { return lost_; }
 
  private:
   void send_run(const Address& to, std::span<const Outbox::Packet> packets);
