@@ -74,6 +74,7 @@ struct LiveOptions {
   Duration timeout = std::chrono::seconds(60);
   std::function<std::optional<Admission>()> rejoin{};
   std::function<std::unique_ptr<Transport>(int rank)> make_transport{};  // on loopback unless given
+  std::function<Address(int rank)> switch_seen_by{};                     // where it says that it is unless given
 };
 
 // Sessions of all ranks, admitted and placed.
@@ -131,7 +132,8 @@ class LiveJob {
     return std::make_unique<UdpTransport>(udp);
   }
   [[nodiscard]] WorkerOptions options_of(const LiveSwitch& target, int rank) const {
-    WorkerOptions worker = worker_options(spec, rank, target.address);
+    const Address address = options.switch_seen_by ? options.switch_seen_by(rank) : target.address;
+    WorkerOptions worker = worker_options(spec, rank, address);
     worker.timeout = options.timeout;
     worker.suspect_after = std::chrono::milliseconds(200);
     worker.rejoin = options.rejoin;

@@ -23,7 +23,8 @@ AdmittedJob::AdmittedJob(const JobSpec& spec, const Admission& admission, Time n
       admission_(admission),
       admitted_(now),
       last_packet_(now),
-      places_(static_cast<std::size_t>(spec.workers)) {
+      places_(static_cast<std::size_t>(spec.workers)),
+      own_(places_.size()) {
   std::copy(spec.addresses.begin(), spec.addresses.end(), places_.begin());
   // Far from zero: operations before it are still numbers that count up.
   if (spec.first_operation) newest_operation_ = 256 + *spec.first_operation;
@@ -52,10 +53,11 @@ bool AdmittedJob::is_place_of(int rank, const Address& from) const {
   return place && place->ipv4 == from.ipv4 && (place->port == 0 || place->port == from.port);
 }
 
-std::span<const Address> AdmittedJob::receivers(std::uint16_t port) {
+std::span<const Route> AdmittedJob::receivers(std::uint16_t port) {
   receivers_.clear();
-  for (const auto& place : places_) {
-    if (place) receivers_.push_back({place->ipv4, place->port != 0 ? place->port : port});
+  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+    const std::optional<Address>& place = places_[rank];
+    if (place) receivers_.emplace_back(Address{place->ipv4, place->port != 0 ? place->port : port}, own_[rank]);
   }
   return receivers_;
 }

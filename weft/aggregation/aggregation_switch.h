@@ -31,7 +31,7 @@ class AggregationSwitch {
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] std::vector<Address> sources(std::uint16_t port) const;
 
-  void handle(std::span<const std::byte> bytes, const Address& from, Time now, Outbox& out);
+  void handle(std::span<const std::byte> bytes, const Route& from, Time now, Outbox& out);
   void note_lost(std::uint64_t packets) { lost_on_sending_ += packets; }
 
  private:
@@ -40,14 +40,14 @@ class AggregationSwitch {
     int rank = 0;
   };
 
-  [[nodiscard]] Sender find_sender(const Packet& packet, std::span<const std::byte> bytes, const Address& from,
+  [[nodiscard]] Sender find_sender(const Packet& packet, std::span<const std::byte> bytes, const Route& from,
                                    Outbox& out);
   [[nodiscard]] Sender by_address(const Address& from, std::size_t size);
-  [[nodiscard]] Sender by_header(const Packet& packet, std::span<const std::byte> bytes, const Address& from,
+  [[nodiscard]] Sender by_header(const Packet& packet, std::span<const std::byte> bytes, const Route& from,
                                  Outbox& out);
-  void aggregate(AdmittedJob& job, int rank, const Packet& packet, const Address& from, Outbox& out);
-  void send_sum(AdmittedJob& job, const Head& head, std::span<const Address> to, Outbox& out);
-  void send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Address> to, Outbox& out);
+  void aggregate(AdmittedJob& job, int rank, const Packet& packet, const Route& from, Outbox& out);
+  void send_sum(AdmittedJob& job, const Head& head, std::span<const Route> to, Outbox& out);
+  void send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Route> to, Outbox& out);
   [[nodiscard]] std::optional<Refusal> check_room(const JobSpec& spec, int slots) const;
   [[nodiscard]] std::optional<Refusal> check_addresses(const JobSpec& spec) const;
   [[nodiscard]] std::uint16_t choose_port(Mode mode) const;

@@ -127,8 +127,8 @@ class DpdkTransport final : public Transport {
 
   void send(Outbox& out) override {
     out.for_each_run(static_cast<std::size_t>(options_.burst_tx), ~std::size_t{0},
-                     [&](std::span<const Address> to, std::span<const Outbox::Packet> packets) {
-                       for (const Address& receiver : to) send_burst(receiver, packets);
+                     [&](std::span<const Route> to, std::span<const Outbox::Packet> packets) {
+                       for (const Route& receiver : to) send_burst(receiver.peer, packets);
                      });
     out.clear();
   }

@@ -54,7 +54,7 @@ std::vector<Address> Jobs::sources(std::uint16_t port) const {
   return switch_->sources(port);
 }
 
-void Jobs::handle(std::span<const std::byte> packet, const Address& from, Time now, Outbox& out) {
+void Jobs::handle(std::span<const std::byte> packet, const Route& from, Time now, Outbox& out) {
   const std::lock_guard lock(mutex_);
   switch_->handle(packet, from, now, out);
 }

@@ -65,7 +65,7 @@ class Jobs {
   [[nodiscard]] std::vector<Address> sources(std::uint16_t port) const;
 
   // The data plane: one packet in, any number out. For the event loop.
-  void handle(std::span<const std::byte> packet, const Address& from, Time now, Outbox& out);
+  void handle(std::span<const std::byte> packet, const Route& from, Time now, Outbox& out);
 
   // So many answers did not leave.
   void note_lost(std::uint64_t packets);

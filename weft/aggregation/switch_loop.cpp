@@ -61,8 +61,9 @@ bool SwitchLoop::serve_all() {
 bool SwitchLoop::serve(Transport& transport) {
   const bool any = transport.receive(Duration{0}, [&](const PacketRun& run) {
     const Time now = steady_now();
+    const Route from(run.from, run.to);
     jobs_.with_switch([&](AggregationSwitch& aggregation) {
-      run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, run.from, now, out_); });
+      run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, from, now, out_); });
     });
     if (out_.size() >= kWorthSending) send(transport);
   });

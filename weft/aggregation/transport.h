@@ -20,6 +20,7 @@ struct PacketRun {
   std::span<const std::byte> bytes;
   std::size_t packet_size = 0;
   Address from;
+  std::uint32_t to = 0;  // IPv4, of this host's addresses; 0: not known
 
   template <class Visit>
   void for_each(Visit&& visit) const {

@@ -1,6 +1,7 @@
 // A message of the kernel's socket calls: pieces of memory, a peer, and control fields beside them.
 #pragma once
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
@@ -23,6 +24,11 @@ class UdpMessage {
   }
 
   void ask_for_segments_of(std::uint16_t size) { append(SOL_UDP, UDP_SEGMENT, size); }
+  void leave_from(std::uint32_t ipv4) {
+    in_pktinfo info{};
+    info.ipi_spec_dst.s_addr = htonl(ipv4);
+    append(IPPROTO_IP, IP_PKTINFO, info);
+  }
 
   // Before it is received into.
   void make_room_for_fields() {
@@ -34,6 +40,8 @@ class UdpMessage {
     const int size = field<int>(SOL_UDP, UDP_GRO);
     return size > 0 ? static_cast<std::size_t>(size) : all;
   }
+  // To which of this host's addresses it came; 0 where the socket does not ask.
+  [[nodiscard]] std::uint32_t came_to() { return ntohl(field<in_pktinfo>(IPPROTO_IP, IP_PKTINFO).ipi_spec_dst.s_addr); }
 
   sockaddr_in peer{};
   msghdr header{};

@@ -41,6 +41,12 @@ bool enable_gro(int socket) {
   return setsockopt(socket, SOL_UDP, UDP_GRO, &on, sizeof on) == 0;
 }
 
+// Where the kernel cannot, answers leave from the route's address, which most hosts have but one of.
+void ask_for_destinations(int socket) {
+  const int on = 1;
+  setsockopt(socket, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
+}
+
 // As few pieces of memory as hold the packets: those that lie one behind the other are one.
 std::span<iovec> gather(std::span<const Outbox::Packet> packets, std::span<iovec> pieces) {
   std::size_t count = 0;
@@ -75,6 +81,7 @@ UdpTransport::UdpTransport(const UdpOptions& options)
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     fail("UDP address " + options.local.describe() + " cannot be used");
   }
+  if (options.for_switch && options.local.ipv4 == INADDR_ANY) ask_for_destinations(socket_.get());
   gso_ = options.segmentation && has_gso(socket_.get());
   gro_ = options.segmentation && enable_gro(socket_.get());
 }
@@ -94,30 +101,30 @@ int UdpTransport::receive_buffer() const {
 }
 
 void UdpTransport::send(Outbox& out) {
-  out.for_each_run(kMostSegments, kMostBytes,
-                   [&](std::span<const Address> to, std::span<const Outbox::Packet> packets) {
-                     for (const Address& receiver : to) send_run(receiver, packets);
-                   });
+  out.for_each_run(kMostSegments, kMostBytes, [&](std::span<const Route> to, std::span<const Outbox::Packet> packets) {
+    for (const Route& receiver : to) send_run(receiver, packets);
+  });
   out.clear();
 }
 
-// Where the route's device cannot segment (a tunnel, or packets that are longer than its MTU) they leave one by one, and
-// the next run asks anew: other receivers' routes, and shorter packets, are not to pay for it.
-void UdpTransport::send_run(const Address& to, std::span<const Outbox::Packet> packets) {
+// Where the route's device cannot segment (a tunnel, or packets that are longer than its MTU) they leave one by one,
+// and the next run asks anew: other receivers' routes, and shorter packets, are not to pay for it.
+void UdpTransport::send_run(const Route& to, std::span<const Outbox::Packet> packets) {
   if (gso_ && packets.size() > 1 && try_send(to, packets)) return;
   for (std::size_t i = 0; i < packets.size(); ++i) {
     if (try_send(to, packets.subspan(i, 1))) continue;
-    if (!options_.for_switch) fail("a packet to " + to.describe() + " cannot be sent");
+    if (!options_.for_switch) fail("a packet to " + to.peer.describe() + " cannot be sent");
     ++lost_;
   }
 }
 
 // False only where another way of sending might do; what the network refuses at the moment is lost, as it would be
 // later.
-bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> packets) {
+bool UdpTransport::try_send(const Route& to, std::span<const Outbox::Packet> packets) {
   std::array<iovec, kMostSegments> pieces;
   UdpMessage message(gather(packets, pieces));
-  message.peer = to_socket_address(to);
+  message.peer = to_socket_address(to.peer);
+  if (to.own != 0) message.leave_from(to.own);
   if (packets.size() > 1) message.ask_for_segments_of(static_cast<std::uint16_t>(packets[0].size()));
   while (::sendmsg(socket_.get(), &message.header, 0) < 0) {
     if (errno == EINTR) continue;
@@ -167,7 +174,7 @@ bool UdpTransport::read_run(const Receiver& receiver) {
   const ssize_t size = ::recvmsg(socket_.get(), &message.header, 0);
   if (size < 0) return false;  // nothing there, or an earlier packet's ICMP error: neither is for us
   const auto bytes = std::span<const std::byte>(buffer_).first(static_cast<std::size_t>(size));
-  receiver({bytes, message.segment_size(bytes.size()), from_socket_address(message.peer)});
+  receiver({bytes, message.segment_size(bytes.size()), from_socket_address(message.peer), message.came_to()});
   return true;
 }
 
