@@ -185,6 +185,24 @@ TEST(SwitchMl, OperationsAndTsiMayWrap) {
   EXPECT_EQ(driver.counters().rejected_for(Rejected::kWrongOperation), 1U);
 }
 
+// The tsi comes round within an operation, whose last sum a worker lost; its peer is in the next operation already.
+TEST(SwitchMl, AWorkerThatIsBehindGetsASumFromBeyondTheWrap) {
+  const JobSpec spec = job_spec(Mode::kSwitchMl, 2);
+  SwitchDriver driver(spec);
+  const auto send = [&](int rank, std::uint64_t turn, std::uint32_t operation) {
+    Head head = driver.head(spec, rank, 0, turn);
+    head.operation = operation;
+    return driver.put(contribution(head, 1), worker_address(rank));
+  };
+  for (std::uint64_t turn = 0xffffffffU; turn <= 0x100000000U; ++turn) {
+    send(0, turn, 7);
+    ASSERT_EQ(send(1, turn, 7).size(), 1U);
+  }
+  send(0, 0x100000001U, 8);
+  ASSERT_EQ(send(1, 0x100000000U, 7).size(), 1U) << "answered again";
+  EXPECT_EQ(send(1, 0x100000001U, 8).size(), 1U);
+}
+
 TEST(SwitchMl, AnyPortOfAWorkersHostAndTheResultGoesToTheLastOnesPort) {
   JobSpec spec = job_spec(Mode::kSwitchMl, 2);
   for (Address& address : spec.addresses) address.port = 0;

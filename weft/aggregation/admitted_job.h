@@ -39,6 +39,8 @@ class AdmittedJob {
   Counters counters;
 
  private:
+  [[nodiscard]] std::uint64_t sequence_of(const Head& head, std::int64_t operation) const;
+
   JobSpec spec_;
   Admission admission_;
   Time admitted_;
