@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/aggregation/jobs.h"
@@ -45,7 +46,7 @@ class SwitchLoop {
   std::vector<pollfd> waiting_;  // each transport, then stops_
   Lookout lookout_;
   Outbox out_;
-  std::uint64_t changes_ = 0;  // of the jobs, that the ports' filters know
+  std::optional<std::uint64_t> changes_;  // of the jobs, that the ports' filters know
   std::atomic<bool> stopping_ = false;
 };
 
