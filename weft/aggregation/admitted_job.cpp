@@ -19,8 +19,8 @@ std::int64_t unwrap(std::int64_t near, Unsigned low) {
 
 }  // namespace
 
-AdmittedJob::AdmittedJob(const JobSpec& spec, const Admission& admission, Time now)
-    : pool(admission.slots, spec.workers, full_shape(spec.mode, spec.packet_elements)),
+AdmittedJob::AdmittedJob(const JobSpec& spec, const Admission& admission, SlotPool pool, Time now)
+    : pool(std::move(pool)),
       spec_(spec),
       admission_(admission),
       admitted_(now),

@@ -13,7 +13,7 @@ namespace weft::aggregation {
 
 class AdmittedJob {
  public:
-  AdmittedJob(const JobSpec& spec, const Admission& admission, Time now);
+  AdmittedJob(const JobSpec& spec, const Admission& admission, SlotPool pool, Time now);
 
   [[nodiscard]] const JobSpec& spec() const { return spec_; }
   [[nodiscard]] const Admission& admission() const { return admission_; }

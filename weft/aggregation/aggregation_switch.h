@@ -22,10 +22,17 @@ class AggregationSwitch {
  public:
   AggregationSwitch(const SwitchLimits& limits, std::uint64_t epoch) : limits_(limits), epoch_(epoch) {}
 
-  [[nodiscard]] std::variant<Admission, Refusal> admit(const JobSpec& spec, Time now);
+  // Why a job cannot be admitted; nothing if it can.
+  [[nodiscard]] std::optional<Refusal> objection(const JobSpec& spec) const;
+  [[nodiscard]] Refusal refuse(Refusal refusal);
+  // How many it would get.
+  [[nodiscard]] int slots_for(const JobSpec& spec) const;
+  // One that nothing speaks against, with a pool of so many slots.
+  [[nodiscard]] Admission admit(const JobSpec& spec, SlotPool pool, Time now);
   [[nodiscard]] std::string place_worker(std::uint64_t session, int rank, const Address& address);
   [[nodiscard]] const AdmittedJob* find(std::uint64_t session) const;
-  bool end(std::uint64_t session);
+  // Null if there is none.
+  std::unique_ptr<AdmittedJob> end(std::uint64_t session);
   [[nodiscard]] std::vector<std::uint64_t> idle_sessions(Duration longest, Time now) const;
   [[nodiscard]] Snapshot snapshot(Time now) const;
   [[nodiscard]] std::uint64_t changes() const { return changes_; }

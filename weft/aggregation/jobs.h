@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,6 +60,8 @@ class Jobs {
 
   [[nodiscard]] Snapshot snapshot(Time now) const;
 
+  // Is called, with the lock held, whenever changes() changes; empty: nobody is told.
+  void watch(std::function<void()> watcher);
   // Changes whenever a job or a worker comes, moves or goes.
   [[nodiscard]] std::uint64_t changes() const;
   // The places of all workers whose job has this port.
@@ -78,10 +81,15 @@ class Jobs {
   }
 
  private:
+  // Does that with the lock held, then tells the watcher if anything changed by it.
+  template <class Body>
+  auto change(Body&& body);
+
   const SwitchLimits limits_;
   const std::uint64_t epoch_;
   mutable std::mutex mutex_;
   std::unique_ptr<AggregationSwitch> switch_;
+  std::function<void()> watcher_;
 };
 
 // Differs between any two starts of a switch; never 0.

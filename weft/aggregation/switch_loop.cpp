@@ -11,9 +11,6 @@
 namespace weft::aggregation {
 namespace {
 
-// A new job's port still has the filter of the last one for so long at most.
-constexpr int kLongestWaitMs = 20;
-
 // Answers leave as soon as they are worth a system call, still in the cache, and workers go on while others are summed.
 constexpr std::size_t kWorthSending = 32;
 
@@ -26,11 +23,14 @@ std::vector<std::unique_ptr<Transport>> single(std::unique_ptr<Transport> transp
 }  // namespace
 
 SwitchLoop::SwitchLoop(Jobs& jobs, std::vector<std::unique_ptr<Transport>> transports)
-    : jobs_(jobs), transports_(std::move(transports)), stops_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (stops_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    : jobs_(jobs), transports_(std::move(transports)), wakes_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (wakes_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   for (const auto& transport : transports_) waiting_.push_back({transport->descriptor(), POLLIN, 0});
-  waiting_.push_back({stops_.get(), POLLIN, 0});
+  waiting_.push_back({wakes_.get(), POLLIN, 0});
+  jobs_.watch([this] { wake(); });
 }
+
+SwitchLoop::~SwitchLoop() { jobs_.watch({}); }
 
 SwitchLoop::SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport)
     : SwitchLoop(jobs, single(std::move(transport))) {}
@@ -38,14 +38,18 @@ SwitchLoop::SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport)
 void SwitchLoop::run() {
   while (!stopping_) {
     if (serve_all()) continue;
-    if (!lookout_.find(Duration::max(), [&] { return serve_all(); })) {
-      (void)any_ready(transports_.size() > 1 ? kLongestWaitMs : -1);
-    }
+    if (!lookout_.find(Duration::max(), [&] { return serve_all(); })) sleep();
     lookout_.end();
   }
 }
 
 bool SwitchLoop::any_ready(int milliseconds) { return ::poll(waiting_.data(), waiting_.size(), milliseconds) > 0; }
+
+void SwitchLoop::sleep() {
+  if (!any_ready(-1) || waiting_.back().revents == 0) return;
+  std::uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t read = ::read(wakes_.get(), &wakes, sizeof wakes);
+}
 
 bool SwitchLoop::serve_all() {
   follow_changes();
@@ -98,8 +102,12 @@ void SwitchLoop::follow_changes() {
 
 void SwitchLoop::stop() {
   stopping_ = true;
+  wake();
+}
+
+void SwitchLoop::wake() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stops_.get(), &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &one, sizeof one);
 }
 
 }  // namespace weft::aggregation
