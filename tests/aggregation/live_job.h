@@ -27,6 +27,9 @@ class LiveSwitch {
     transports.push_back(std::move(transport));
     start(std::move(transports), limits, epoch);
   }
+  LiveSwitch(std::vector<std::unique_ptr<Transport>> ports, const SwitchLimits& limits) {
+    start(std::move(ports), limits, 1);
+  }
   ~LiveSwitch() { stop(); }
   LiveSwitch(const LiveSwitch&) = delete;
   LiveSwitch& operator=(const LiveSwitch&) = delete;
