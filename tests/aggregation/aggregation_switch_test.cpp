@@ -128,6 +128,29 @@ TEST(Extended, PacketsOfAnotherLifeGetANoticeShorterThanThemselves) {
   EXPECT_EQ(driver.strays().rejected_for(Rejected::kUnknownJob), 1U);
 }
 
+TEST(Extended, WhatIsNotBelievedIsReceivedAllTheSame) {
+  const JobSpec spec = job_spec(Mode::kExtended, 2);
+  SwitchDriver driver(spec);
+  const Bytes forged = contribution(driver.head(spec, 0, 0, 0), 1, 0, full_shape(Mode::kExtended, 64), {});
+  driver.put(forged, worker_address(0));
+  driver.put(forged, worker_address(1));
+  driver.put(contribution(driver.head(spec, 0, 0, 0), 1), worker_address(0));
+  EXPECT_EQ(driver.counters().packets_in, 1U);
+  EXPECT_EQ(driver.strays().packets_in, 2U);
+  EXPECT_EQ(driver.strays().bytes_in, 2 * forged.size());
+}
+
+TEST_P(EitherMode, NobodyIsAnsweredAtPortZero) {
+  for (Address& address : spec.addresses) address.port = 0;  // any
+  SwitchDriver any_port(spec);
+  EXPECT_TRUE(any_port.put(contribution(any_port.head(spec, 0, 0, 0), 1), {worker_address(0).ipv4, 0}).empty());
+  Head elsewhere = any_port.head(spec, 0, 0, 0);
+  elsewhere.epoch = 1;
+  EXPECT_TRUE(any_port.put(contribution(elsewhere, 1), {worker_address(0).ipv4, 0}).empty());
+  EXPECT_EQ(any_port.strays().rejected_for(Rejected::kMalformed), 2U);
+  EXPECT_EQ(any_port.counters().packets_in, 0U);
+}
+
 TEST(Extended, DifferentOperationsAreToldToAllWorkers) {
   const JobSpec spec = job_spec(Mode::kExtended, 2);
   SwitchDriver driver(spec);
@@ -160,6 +183,24 @@ TEST(SwitchMl, OperationsAndTsiMayWrap) {
   old.operation = (250 + 600 + 20) & 0xff;  // can only be of 236 operations ago
   EXPECT_TRUE(driver.put(contribution(old, 1), worker_address(0)).empty());
   EXPECT_EQ(driver.counters().rejected_for(Rejected::kWrongOperation), 1U);
+}
+
+// The tsi comes round within an operation, whose last sum a worker lost; its peer is in the next operation already.
+TEST(SwitchMl, AWorkerThatIsBehindGetsASumFromBeyondTheWrap) {
+  const JobSpec spec = job_spec(Mode::kSwitchMl, 2);
+  SwitchDriver driver(spec);
+  const auto send = [&](int rank, std::uint64_t turn, std::uint32_t operation) {
+    Head head = driver.head(spec, rank, 0, turn);
+    head.operation = operation;
+    return driver.put(contribution(head, 1), worker_address(rank));
+  };
+  for (std::uint64_t turn = 0xffffffffU; turn <= 0x100000000U; ++turn) {
+    send(0, turn, 7);
+    ASSERT_EQ(send(1, turn, 7).size(), 1U);
+  }
+  send(0, 0x100000001U, 8);
+  ASSERT_EQ(send(1, 0x100000000U, 7).size(), 1U) << "answered again";
+  EXPECT_EQ(send(1, 0x100000001U, 8).size(), 1U);
 }
 
 TEST(SwitchMl, AnyPortOfAWorkersHostAndTheResultGoesToTheLastOnesPort) {

@@ -17,7 +17,7 @@ class FaultyTransport final : public Transport {
   [[nodiscard]] Address local() const override { return inner_->local(); }
   void send(Outbox& out) override {
     Outbox changed;
-    out.for_each_run(1, 1 << 20, [&](std::span<const Address> to, std::span<const Outbox::Packet> run) {
+    out.for_each_run(1, 1 << 20, [&](std::span<const Route> to, std::span<const Outbox::Packet> run) {
       if (fault_(random_)) return;  // lost
       put(changed, to, run[0]);
       if (fault_(random_)) put(changed, to, run[0]);
@@ -34,11 +34,11 @@ class FaultyTransport final : public Transport {
 
  private:
   struct Held {
-    std::vector<Address> to;
+    std::vector<Route> to;
     std::vector<std::byte> bytes;
   };
 
-  static void put(Outbox& out, std::span<const Address> to, std::span<const std::byte> bytes) {
+  static void put(Outbox& out, std::span<const Route> to, std::span<const std::byte> bytes) {
     std::ranges::copy(bytes, out.add(to, bytes.size()).begin());
   }
   // A duplicate that comes late, after many others.

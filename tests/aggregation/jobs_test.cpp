@@ -145,6 +145,52 @@ TEST(Jobs, MayBeAskedWhilePacketsFlow) {
   control.join();
 }
 
+// A hundred megabytes of zeros take a while, in which the packets of other jobs are not to wait.
+TEST(Jobs, ALargeOneIsAdmittedWhileOthersGoOn) {
+  Jobs jobs({}, 1);
+  std::atomic<bool> stop = false;
+  std::atomic<int> calls = 0;
+  std::thread other([&] {
+    for (; !stop; ++calls) {
+      (void)jobs.changes();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // or nobody else would get the lock
+    }
+  });
+  JobSpec large = job_spec(Mode::kExtended, 2);
+  large.packet_elements = 16'000;
+  large.slots = 1024;
+  int went_on = 0;
+  for (int i = 0; i < 10 && went_on < 20; ++i) {  // any thread may be without a core for a while
+    const int before = calls;
+    ASSERT_TRUE(std::holds_alternative<Admission>(jobs.admit(large, Time{0})));
+    went_on = calls - before;
+    jobs.end(large.session);
+  }
+  EXPECT_GE(went_on, 20);
+  stop = true;
+  other.join();
+}
+
+TEST(Jobs, ThoseThatWatchAreToldOfEveryChange) {
+  Jobs jobs({}, 1);
+  int told = 0;
+  jobs.watch([&] { ++told; });
+  JobSpec spec = job_spec(Mode::kExtended, 2);
+  ASSERT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
+  EXPECT_EQ(told, 1);
+  (void)jobs.admit(spec, Time{0});
+  EXPECT_EQ(told, 1) << "refused";
+  EXPECT_EQ(jobs.place_worker(1, 0, worker_address(5)), "");
+  EXPECT_EQ(told, 2);
+  EXPECT_TRUE(jobs.end_idle(Duration{0}, Time{5}).size() == 1);
+  EXPECT_EQ(told, 3);
+  jobs.end(1);
+  EXPECT_EQ(told, 3) << "had ended";
+  jobs.watch({});
+  ASSERT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
+  EXPECT_EQ(told, 3);
+}
+
 TEST(Epoch, DiffersBetweenStarts) {
   std::set<std::uint64_t> seen;
   for (int i = 0; i < 100; ++i) seen.insert(random_epoch());

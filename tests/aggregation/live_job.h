@@ -27,6 +27,9 @@ class LiveSwitch {
     transports.push_back(std::move(transport));
     start(std::move(transports), limits, epoch);
   }
+  LiveSwitch(std::vector<std::unique_ptr<Transport>> ports, const SwitchLimits& limits) {
+    start(std::move(ports), limits, 1);
+  }
   ~LiveSwitch() { stop(); }
   LiveSwitch(const LiveSwitch&) = delete;
   LiveSwitch& operator=(const LiveSwitch&) = delete;
@@ -41,7 +44,7 @@ class LiveSwitch {
   static UdpOptions switch_options() {
     UdpOptions options;
     options.local = kLoopback;
-    options.wait_for_room = false;
+    options.for_switch = true;
     return options;
   }
 
@@ -74,6 +77,7 @@ struct LiveOptions {
   Duration timeout = std::chrono::seconds(60);
   std::function<std::optional<Admission>()> rejoin{};
   std::function<std::unique_ptr<Transport>(int rank)> make_transport{};  // on loopback unless given
+  std::function<Address(int rank)> switch_seen_by{};                     // where it says that it is unless given
 };
 
 // Sessions of all ranks, admitted and placed.
@@ -131,7 +135,8 @@ class LiveJob {
     return std::make_unique<UdpTransport>(udp);
   }
   [[nodiscard]] WorkerOptions options_of(const LiveSwitch& target, int rank) const {
-    WorkerOptions worker = worker_options(spec, rank, target.address);
+    const Address address = options.switch_seen_by ? options.switch_seen_by(rank) : target.address;
+    WorkerOptions worker = worker_options(spec, rank, address);
     worker.timeout = options.timeout;
     worker.suspect_after = std::chrono::milliseconds(200);
     worker.rejoin = options.rejoin;

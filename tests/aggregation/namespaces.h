@@ -40,7 +40,7 @@ class Namespaces {
   [[nodiscard]] std::unique_ptr<UdpTransport> switch_transport() const {
     UdpOptions options;
     options.local = *Address::parse("10.77.0.1:48864");
-    options.wait_for_room = false;
+    options.for_switch = true;
     return transport_in("switch", options);
   }
   [[nodiscard]] std::unique_ptr<UdpTransport> worker_transport(int rank) const {

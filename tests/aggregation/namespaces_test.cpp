@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace weft::aggregation {
 namespace {
 
@@ -40,6 +42,36 @@ TEST_P(Links, SumsAreRight) {
     const Counters counters = target.jobs->snapshot(steady_now()).jobs[0].counters;
     EXPECT_TRUE(loss != "5" || counters.duplicates > 0) << "these links lose packets";
   }
+}
+
+// Of three sums, on links that lose so many percent.
+Duration median_time(int workers, const std::string& loss) {
+  const Namespaces namespaces(workers, "--loss " + loss);
+  LiveSwitch target(namespaces.switch_transport());
+  LiveOptions options{.mode = Mode::kExtended, .workers = workers, .packet_elements = 320};
+  options.make_transport = [&](int rank) { return namespaces.worker_transport(rank); };
+  LiveJob job(target, options);
+  std::vector<Duration> times;
+  for (int i = 0; i < 4; ++i) {
+    const Time start = steady_now();
+    job.run([](int rank, WorkerSession& session) {
+      std::vector<std::int32_t> data(1'000'000, rank);
+      session.all_reduce(std::span<const std::int32_t>(data), std::span(data));
+    });
+    if (i > 0) times.push_back(steady_now() - start);  // the first finds out who is where
+  }
+  std::ranges::sort(times);
+  return times[1];
+}
+
+class Losses : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(All, Losses, testing::Values(2, 4, 8));
+
+TEST_P(Losses, WithOnePercentASumTakesAtMostThreeTimesAsLong) {
+  if (!Namespaces::possible()) GTEST_SKIP() << "network namespaces with tc and BPF are not permitted here";
+  const Duration lossless = median_time(GetParam(), "0");
+  const Duration lossy = median_time(GetParam(), "1");
+  EXPECT_LE(lossy, 3 * lossless);
 }
 
 }  // namespace

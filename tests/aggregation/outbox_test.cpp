@@ -11,17 +11,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-const Address kOne{1, 1};
-const Address kTwo{2, 2};
+const Route kOne{Address{1, 1}};
+const Route kTwo{Address{2, 2}};
 
-void add(Outbox& out, int packets, std::size_t size, std::span<const Address> to = {&kOne, 1}) {
+void add(Outbox& out, int packets, std::size_t size, std::span<const Route> to = {&kOne, 1}) {
   for (int i = 0; i < packets; ++i) (void)out.add(to, size);
 }
 
 // Packets and their size, of each run.
 std::vector<std::pair<std::size_t, std::size_t>> runs(const Outbox& out, std::size_t most, std::size_t bytes) {
   std::vector<std::pair<std::size_t, std::size_t>> found;
-  out.for_each_run(most, bytes, [&](std::span<const Address>, std::span<const Outbox::Packet> packets) {
+  out.for_each_run(most, bytes, [&](std::span<const Route>, std::span<const Outbox::Packet> packets) {
     found.emplace_back(packets.size(), packets[0].size());
     for (const Outbox::Packet& packet : packets) EXPECT_EQ(packet.size(), packets[0].size());
   });
@@ -39,7 +39,7 @@ TEST(Outbox, RunsAreOfEqualLength) {
 
 TEST(Outbox, ARunHasOneSizeAndTheSameReceivers) {
   Outbox out;
-  const std::vector<Address> both{kOne, kTwo};
+  const std::vector<Route> both{kOne, kTwo};
   add(out, 3, 100);
   add(out, 2, 200);
   add(out, 2, 200, both);

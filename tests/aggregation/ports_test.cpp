@@ -99,6 +99,46 @@ TEST_F(Ports, AStrangersFloodDoesNotReachAJobsPort) {
   EXPECT_EQ(after.packets_in, before.packets_in) << "the kernel dropped them";
 }
 
+TEST_F(Ports, NobodyReachesAPortWithoutAJob) {
+  LiveJob job(target, {.session = 1});
+  expect_sums(job);  // after that the ports' filters are there
+  const Address idle{target.address.ipv4, static_cast<std::uint16_t>(target.address.port + 2)};
+  const auto strays = [&] { return target.jobs->snapshot(steady_now()).strays.packets_in; };
+  const std::uint64_t before = strays();
+  {
+    const Flood flood(idle, 300);
+    expect_sums(job);
+    while (flood.sent() < 1000) std::this_thread::yield();
+  }
+  expect_sums(job);  // by now the loop has had every port's turn
+  EXPECT_EQ(strays(), before) << "the kernel dropped them";
+  target.jobs->end(1);
+  LiveJob first(target, {.session = 2});
+  LiveJob second(target, {.session = 3});
+  EXPECT_EQ(second.admission.port, idle.port);
+  expect_sums(second);
+}
+
+TEST_F(Ports, NobodyReachesThemBeforeTheFirstJob) {
+  UdpOptions options;
+  options.local = kLoopback;
+  UdpTransport stranger(options);
+  const auto send_to = [&](int port) {
+    Outbox out;
+    std::ranges::fill(
+        out.add(Address{target.address.ipv4, static_cast<std::uint16_t>(target.address.port + port)}, 300),
+        std::byte{0x77});
+    stranger.send(out);
+  };
+  const auto strays = [&] { return target.jobs->snapshot(steady_now()).strays.packets_in; };
+  send_to(0);
+  while (strays() == 0) std::this_thread::yield();  // the loop runs: it has set the filters
+  for (int i = 0; i < 100; ++i) send_to(1 + i % 2);
+  send_to(0);
+  while (strays() < 2) std::this_thread::yield();
+  EXPECT_EQ(strays(), 2U);
+}
+
 TEST_F(Ports, PortsThatCannotBeHadAreNamed) {
   UdpOptions options = LiveSwitch::switch_options();
   EXPECT_THROW((void)open_udp_ports(options, 2), std::invalid_argument);

@@ -23,6 +23,7 @@ struct SimulationOptions {
   Faults faults{};
   std::uint64_t seed = 1;
   std::uint8_t first_operation = 0;
+  std::uint64_t first_turn = 0;
   Duration suspect_after = std::chrono::milliseconds(500);
   Duration longest = std::chrono::seconds(600);  // virtual; more is a livelock
 };
@@ -103,6 +104,7 @@ class SimulatedJob {
     identity.rank = rank;
     identity.key = kTestKey;
     identity.switch_address = kSwitchAddress;
+    identity.first_turn = options_.first_turn;
     Admission admission = admission_;
     admission.first_operation = options_.first_operation;
     return std::make_unique<Worker>(identity, admission);

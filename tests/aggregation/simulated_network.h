@@ -41,8 +41,8 @@ class SimulatedNetwork {
 
   // Takes all that the box holds.
   void send(Outbox& out, const Address& from, Time now) {
-    out.for_each_run(1, 1 << 20, [&](std::span<const Address> to, std::span<const Outbox::Packet> run) {
-      for (const Address& receiver : to) send_one({run[0].begin(), run[0].end()}, from, receiver, now);
+    out.for_each_run(1, 1 << 20, [&](std::span<const Route> to, std::span<const Outbox::Packet> run) {
+      for (const Route& receiver : to) send_one({run[0].begin(), run[0].end()}, from, receiver.peer, now);
     });
     out.clear();
   }

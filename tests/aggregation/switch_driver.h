@@ -67,7 +67,8 @@ class SwitchDriver {
     jobs.handle(bytes, from, Time{++now}, out);
     std::vector<Sent> sent;
     out.for_each_run(1, 1 << 20, [&](auto to, auto run) {
-      sent.push_back({{to.begin(), to.end()}, {run[0].begin(), run[0].end()}});
+      sent.push_back({{}, {run[0].begin(), run[0].end()}});
+      for (const Route& route : to) sent.back().to.push_back(route.peer);
     });
     return sent;
   }

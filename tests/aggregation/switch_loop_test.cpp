@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -23,6 +24,7 @@ class ScriptedTransport final : public Transport {
 
   [[nodiscard]] Address local() const override { return {0x7f000001, 1}; }
   void send(Outbox& out) override {
+    if (std::exchange(refuses, false)) throw std::runtime_error("cannot be sent");
     sent += out.size();
     out.clear();
   }
@@ -44,6 +46,7 @@ class ScriptedTransport final : public Transport {
   void accept_only(std::span<const Address>) override {}
 
   std::function<void()> idle;
+  bool refuses = false;  // the next send
   std::size_t sent = 0;
   std::vector<std::size_t> sent_before_run;
 
@@ -60,7 +63,7 @@ class Loop : public testing::Test {
     EXPECT_TRUE(std::holds_alternative<Admission>(jobs_.admit(spec, Time{0})));
   }
   // The transport after a loop has served these runs, which came in one batch.
-  [[nodiscard]] const ScriptedTransport& serve(int runs, std::uint32_t packets) {
+  [[nodiscard]] const ScriptedTransport& serve(int runs, std::uint32_t packets, bool refuses = false) {
     Batch batch;
     std::uint32_t slot = 0;
     for (int i = 0; i < runs; ++i) {
@@ -72,6 +75,7 @@ class Loop : public testing::Test {
     }
     auto transport = std::make_unique<ScriptedTransport>(std::move(batch));
     ScriptedTransport& kept = *transport;
+    kept.refuses = refuses;
     loop_ = std::make_unique<SwitchLoop>(jobs_, std::move(transport));
     kept.idle = [this] { loop_->stop(); };
     loop_->run();
@@ -92,6 +96,12 @@ TEST_F(Loop, AFewAnswersWaitForMoreUntilTheBatchIsOver) {
   const ScriptedTransport& transport = serve(4, 3);
   EXPECT_EQ(transport.sent_before_run, (std::vector<std::size_t>{0, 0, 0, 0}));
   EXPECT_EQ(transport.sent, 12U);
+}
+
+TEST_F(Loop, ASendThatThrowsLosesItsPacketsAndNoOthers) {
+  const ScriptedTransport& transport = serve(4, 57, true);
+  EXPECT_EQ(transport.sent, 171U);
+  EXPECT_EQ(jobs_.snapshot(Time{0}).lost_on_sending, 57U);
 }
 
 TEST_F(Loop, StoppedBeforeItRunsItServesNobody) {

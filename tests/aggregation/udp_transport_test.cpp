@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <system_error>
 #include <thread>
 
 namespace weft::aggregation {
@@ -89,6 +90,33 @@ TEST(UdpTransport, PacketsArriveWholeAndInOrder) {
   const std::vector<int> seen = numbers_from(sender, receiver, 200);
   ASSERT_EQ(seen.size(), 200U);
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int>(i));
+}
+
+// Nobody has port 0: the kernel refuses, in runs and one by one.
+TEST(UdpTransport, WhatCannotLeaveASwitchIsCountedAndItsOtherReceiversKeepTheirRuns) {
+  UdpOptions options;
+  options.local = kLoopback;
+  options.for_switch = true;
+  UdpTransport sender(options);
+  auto receiver = on_loopback();
+  send(sender, {kLoopback.ipv4, 0}, 5);
+  EXPECT_EQ(sender.lost_on_sending(), 5U);
+  send(sender, receiver.local(), 20);
+  int runs = 0;
+  int packets = 0;
+  while (packets < 20) {
+    ASSERT_TRUE(receiver.receive(5s, [&](const PacketRun& run) {
+      ++runs;
+      run.for_each([&](std::span<const std::byte>) { ++packets; });
+    }));
+  }
+  EXPECT_TRUE(runs == 1 || !sender.segments_out() || !receiver.segments_in()) << runs;
+  EXPECT_EQ(sender.lost_on_sending(), 5U);
+}
+
+TEST(UdpTransport, AWorkerIsToldWhatCanNeverLeave) {
+  auto sender = on_loopback();
+  EXPECT_THROW(send(sender, {kLoopback.ipv4, 0}, 1), std::system_error);
 }
 
 }  // namespace

@@ -22,4 +22,15 @@ struct Address {
   friend auto operator<=>(const Address&, const Address&) = default;
 };
 
+// A peer, and which of this host's addresses it talks to: a peer takes answers from no other.
+struct Route {
+  Address peer;
+  std::uint32_t own = 0;  // IPv4; 0: whichever the network chooses
+
+  Route() = default;
+  Route(const Address& peer, std::uint32_t own = 0) : peer(peer), own(own) {}  // implicit: most hosts have but one
+
+  friend bool operator==(const Route&, const Route&) = default;
+};
+
 }  // namespace weft::aggregation

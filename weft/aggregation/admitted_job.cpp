@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "weft/aggregation/byte_order.h"
+
 namespace weft::aggregation {
 namespace {
 
@@ -17,13 +19,14 @@ std::int64_t unwrap(std::int64_t near, Unsigned low) {
 
 }  // namespace
 
-AdmittedJob::AdmittedJob(const JobSpec& spec, const Admission& admission, Time now)
-    : pool(admission.slots, spec.workers, full_shape(spec.mode, spec.packet_elements)),
+AdmittedJob::AdmittedJob(const JobSpec& spec, const Admission& admission, SlotPool pool, Time now)
+    : pool(std::move(pool)),
       spec_(spec),
       admission_(admission),
       admitted_(now),
       last_packet_(now),
-      places_(static_cast<std::size_t>(spec.workers)) {
+      places_(static_cast<std::size_t>(spec.workers)),
+      own_(places_.size()) {
   std::copy(spec.addresses.begin(), spec.addresses.end(), places_.begin());
   // Far from zero: operations before it are still numbers that count up.
   if (spec.first_operation) newest_operation_ = 256 + *spec.first_operation;
@@ -52,10 +55,11 @@ bool AdmittedJob::is_place_of(int rank, const Address& from) const {
   return place && place->ipv4 == from.ipv4 && (place->port == 0 || place->port == from.port);
 }
 
-std::span<const Address> AdmittedJob::receivers(std::uint16_t port) {
+std::span<const Route> AdmittedJob::receivers(std::uint16_t port) {
   receivers_.clear();
-  for (const auto& place : places_) {
-    if (place) receivers_.push_back({place->ipv4, place->port != 0 ? place->port : port});
+  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+    const std::optional<Address>& place = places_[rank];
+    if (place) receivers_.emplace_back(Address{place->ipv4, place->port != 0 ? place->port : port}, own_[rank]);
   }
   return receivers_;
 }
@@ -66,12 +70,21 @@ std::optional<Turn> AdmittedJob::turn_of(const Head& head) const {
   const std::int64_t operation = newest_operation_ ? unwrap<std::int8_t>(*newest_operation_, number) : 256 + number;
   if (newest_operation_ && operation > *newest_operation_ + kOperationsAhead) return std::nullopt;
   if (spec_.first_operation && operation < 256 + *spec_.first_operation) return std::nullopt;  // of an earlier job
-  // Within an operation the 32 bits may come round, too.
-  const Turn& last = pool.newest(head.slot);
-  if (last.operation != operation) return Turn{operation, (std::uint64_t{1} << 32) + head.sequence};
-  const auto sequence =
-      unwrap<std::int32_t>(static_cast<std::int64_t>(last.sequence), static_cast<std::uint32_t>(head.sequence));
-  return Turn{operation, static_cast<std::uint64_t>(sequence)};
+  return Turn{operation, sequence_of(head, operation)};
+}
+
+// Within an operation the 32 bits may come round, too: they are told from what the slot has seen of this operation.
+// First from the packet's own set: the other one may be in the next operation already while a slower worker still asks
+// for the last sum of this one.
+std::uint64_t AdmittedJob::sequence_of(const Head& head, std::int64_t operation) const {
+  const auto sent = static_cast<std::uint32_t>(head.sequence);
+  const std::uint32_t tsi = spec_.tsi_is_little_endian ? swap_bytes(sent) : sent;
+  for (const int set : {int{head.set}, 1 - head.set}) {
+    const Turn& turn = pool.turn(head.slot, set);
+    if (turn.operation != operation) continue;
+    return static_cast<std::uint64_t>(unwrap<std::int32_t>(static_cast<std::int64_t>(turn.sequence), tsi));
+  }
+  return (std::uint64_t{1} << 32) + tsi;  // far from zero, as operations are
 }
 
 void AdmittedJob::note_completed(const Turn& turn) {

@@ -13,7 +13,7 @@ namespace weft::aggregation {
 
 class AdmittedJob {
  public:
-  AdmittedJob(const JobSpec& spec, const Admission& admission, Time now);
+  AdmittedJob(const JobSpec& spec, const Admission& admission, SlotPool pool, Time now);
 
   [[nodiscard]] const JobSpec& spec() const { return spec_; }
   [[nodiscard]] const Admission& admission() const { return admission_; }
@@ -25,23 +25,29 @@ class AdmittedJob {
   // Whether that worker is there; port 0 in its place stands for any.
   [[nodiscard]] bool is_place_of(int rank, const Address& from) const;
   // All workers, for a sum whose last packet came from that port.
-  [[nodiscard]] std::span<const Address> receivers(std::uint16_t port);
+  [[nodiscard]] std::span<const Route> receivers(std::uint16_t port);
 
   // Of a packet of this job; nothing for an operation that is not under way.
   [[nodiscard]] std::optional<Turn> turn_of(const Head& head) const;
   void note_completed(const Turn& turn);
-  void note_accepted(Time now) { last_packet_ = now; }
+  void note_accepted(int rank, const Route& from, Time now) {
+    own_[static_cast<std::size_t>(rank)] = from.own;
+    last_packet_ = now;
+  }
 
   SlotPool pool;
   Counters counters;
 
  private:
+  [[nodiscard]] std::uint64_t sequence_of(const Head& head, std::int64_t operation) const;
+
   JobSpec spec_;
   Admission admission_;
   Time admitted_;
   Time last_packet_;
   std::vector<std::optional<Address>> places_;
-  std::vector<Address> receivers_;
+  std::vector<std::uint32_t> own_;  // by rank: which address of the switch it talks to, as its last packet told
+  std::vector<Route> receivers_;
   std::optional<std::int64_t> newest_operation_;  // kSwitchMl: of all complete sums
 };
 

@@ -16,7 +16,7 @@ AggregationSwitch::Sender AggregationSwitch::by_address(const Address& from, std
 
 // Cheapest first: the tag is computed only for packets that already look right.
 AggregationSwitch::Sender AggregationSwitch::by_header(const Packet& packet, std::span<const std::byte> bytes,
-                                                       const Address& from, Outbox& out) {
+                                                       const Route& from, Outbox& out) {
   if (packet.head.kind != Kind::kContribution) {
     reject_stray(Rejected::kMalformed, bytes.size());
     return {};
@@ -28,21 +28,24 @@ AggregationSwitch::Sender AggregationSwitch::by_header(const Packet& packet, std
     return {};
   }
   AdmittedJob& job = *found->second;
-  const bool known_source = job.is_place_of(packet.head.rank, from);
+  const bool known_source = job.is_place_of(packet.head.rank, from.peer);
   if (known_source && is_authentic(bytes, job.spec().key)) return {&job, packet.head.rank};
-  // Counted by the job that it claims to be of, but nothing of it is believed.
+  // The cause is counted by the job that it claims to be of, but nothing of it is believed.
   job.counters.reject(known_source ? Rejected::kForged : Rejected::kUnknownSource);
+  count_stray(bytes.size());
   return {};
 }
 
 AggregationSwitch::Sender AggregationSwitch::find_sender(const Packet& packet, std::span<const std::byte> bytes,
-                                                         const Address& from, Outbox& out) {
-  return packet.head.mode == Mode::kSwitchMl ? by_address(from, bytes.size()) : by_header(packet, bytes, from, out);
+                                                         const Route& from, Outbox& out) {
+  return packet.head.mode == Mode::kSwitchMl ? by_address(from.peer, bytes.size())
+                                             : by_header(packet, bytes, from, out);
 }
 
-void AggregationSwitch::handle(std::span<const std::byte> bytes, const Address& from, Time now, Outbox& out) {
+void AggregationSwitch::handle(std::span<const std::byte> bytes, const Route& from, Time now, Outbox& out) {
   const std::optional<Packet> packet = decode(bytes);
-  if (!packet) return reject_stray(Rejected::kMalformed, bytes.size());
+  // No answer could ever reach port 0.
+  if (!packet || from.peer.port == 0) return reject_stray(Rejected::kMalformed, bytes.size());
   const auto [job, rank] = find_sender(*packet, bytes, from, out);
   if (job == nullptr) return;
   ++job->counters.packets_in;
@@ -55,11 +58,11 @@ void AggregationSwitch::handle(std::span<const std::byte> bytes, const Address& 
   // All of SwitchML's packets have the size that was agreed on.
   const bool too_small = packet->head.mode == Mode::kSwitchMl && packet->element_count() < largest.elements;
   if (too_large || too_small) return job->counters.reject(Rejected::kBadShape);
-  job->note_accepted(now);
+  job->note_accepted(rank, from, now);
   aggregate(*job, rank, *packet, from, out);
 }
 
-void AggregationSwitch::aggregate(AdmittedJob& job, int rank, const Packet& packet, const Address& from, Outbox& out) {
+void AggregationSwitch::aggregate(AdmittedJob& job, int rank, const Packet& packet, const Route& from, Outbox& out) {
   const Head& head = packet.head;
   const std::optional<Turn> turn = job.turn_of(head);
   if (!turn) return job.counters.reject(Rejected::kWrongOperation);
@@ -71,7 +74,7 @@ void AggregationSwitch::aggregate(AdmittedJob& job, int rank, const Packet& pack
     case SlotPool::Outcome::kCompleted:
       ++job.counters.sums;
       job.note_completed(*turn);
-      return send_sum(job, head, job.receivers(from.port), out);
+      return send_sum(job, head, job.receivers(from.peer.port), out);
     case SlotPool::Outcome::kDuplicate:
       ++job.counters.duplicates;
       return;
@@ -83,12 +86,13 @@ void AggregationSwitch::aggregate(AdmittedJob& job, int rank, const Packet& pack
       return job.counters.reject(Rejected::kLate);
     case SlotPool::Outcome::kBadShape:
       job.counters.reject(Rejected::kBadShape);
-      if (head.mode == Mode::kExtended) send_notice(Kind::kOperationsDiffer, &job, head, job.receivers(from.port), out);
+      if (head.mode == Mode::kExtended)
+        send_notice(Kind::kOperationsDiffer, &job, head, job.receivers(from.peer.port), out);
       return;
   }
 }
 
-void AggregationSwitch::send_sum(AdmittedJob& job, const Head& head, std::span<const Address> to, Outbox& out) {
+void AggregationSwitch::send_sum(AdmittedJob& job, const Head& head, std::span<const Route> to, Outbox& out) {
   const Shape shape = job.pool.shape(head.slot, head.set);
   Head result = head;
   result.kind = Kind::kResult;
@@ -103,7 +107,7 @@ void AggregationSwitch::send_sum(AdmittedJob& job, const Head& head, std::span<c
 }
 
 // Shorter than what asked for it, so that nobody can use the switch to multiply traffic.
-void AggregationSwitch::send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Address> to,
+void AggregationSwitch::send_notice(Kind kind, AdmittedJob* job, const Head& head, std::span<const Route> to,
                                     Outbox& out) {
   Head notice = head;
   notice.kind = kind;
@@ -116,9 +120,13 @@ void AggregationSwitch::send_notice(Kind kind, AdmittedJob* job, const Head& hea
   counters.bytes_out += to.size() * bytes.size();
 }
 
-void AggregationSwitch::reject_stray(Rejected cause, std::size_t bytes) {
+void AggregationSwitch::count_stray(std::size_t bytes) {
   ++strays_.packets_in;
   strays_.bytes_in += bytes;
+}
+
+void AggregationSwitch::reject_stray(Rejected cause, std::size_t bytes) {
+  count_stray(bytes);
   strays_.reject(cause);
 }
 

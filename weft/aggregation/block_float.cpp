@@ -22,6 +22,13 @@ std::int64_t largest_integer(int headroom) {
   return headroom <= 7 ? power - (power >> 24) : power;
 }
 
+// Of what fits, unless the exponents that came back lie: then it is cut off, and NaN is anything.
+std::int32_t to_integer(double value) {
+  constexpr double kLowest = std::numeric_limits<std::int32_t>::min();
+  constexpr double kHighest = std::numeric_limits<std::int32_t>::max();
+  return static_cast<std::int32_t>(value > kLowest ? std::min(value, kHighest) : kLowest);
+}
+
 }  // namespace
 
 int headroom_bits(int workers) {
@@ -57,7 +64,7 @@ void BlockScale::quantise(std::span<const float> block, int round, std::span<std
     double rest = block[i];
     for (int r = 0; r < round; ++r)
       rest -= std::ldexp(std::nearbyint(std::ldexp(rest, -quantum_exponent(r))), quantum_exponent(r));
-    out[i] = static_cast<std::int32_t>(std::nearbyint(std::ldexp(rest, -quantum_exponent(round))));
+    out[i] = to_integer(std::nearbyint(std::ldexp(rest, -quantum_exponent(round))));
   }
 }
 

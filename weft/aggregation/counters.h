@@ -14,7 +14,7 @@ namespace weft::aggregation {
 
 // Why a packet was dropped. Those above kLate belong to no job, or are not believed to.
 enum class Rejected : std::uint8_t {
-  kMalformed,       // truncated, oversized, or not of any known format
+  kMalformed,       // truncated, oversized, not of any known format, or from port 0, where nobody can be
   kUnknownJob,      // no such job here: ended, or admitted by an earlier life of the switch
   kUnknownSource,   // from an address that is not the worker's
   kForged,          // the tag is wrong
@@ -27,7 +27,9 @@ inline constexpr std::size_t kRejectedCauses = 8;
 [[nodiscard]] const char* describe(Rejected cause);  // "malformed", "unknown_job", …: a metric's label
 
 struct Counters {
-  std::uint64_t packets_in = 0;  // accepted or not
+  // Accepted or not. What names a job but is not believed to be of it (forged, from elsewhere) is counted among the
+  // strays, and the cause by the job: all packets_in together are what the switch received.
+  std::uint64_t packets_in = 0;
   std::uint64_t packets_out = 0;
   std::uint64_t bytes_in = 0;  // UDP payload
   std::uint64_t bytes_out = 0;
@@ -63,7 +65,8 @@ struct Snapshot {
   std::uint64_t jobs_admitted = 0;
   std::uint64_t jobs_refused = 0;
   std::uint64_t jobs_ended = 0;
-  Counters strays;  // packets that belong to no job
+  std::uint64_t lost_on_sending = 0;  // of all packets_out: those that the kernel did not take
+  Counters strays;                    // packets that belong to no job
   std::vector<JobStatus> jobs;
 };
 

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -127,8 +128,8 @@ class DpdkTransport final : public Transport {
 
   void send(Outbox& out) override {
     out.for_each_run(static_cast<std::size_t>(options_.burst_tx), ~std::size_t{0},
-                     [&](std::span<const Address> to, std::span<const Outbox::Packet> packets) {
-                       for (const Address& receiver : to) send_burst(receiver, packets);
+                     [&](std::span<const Route> to, std::span<const Outbox::Packet> packets) {
+                       for (const Route& receiver : to) send_burst(receiver.peer, packets);
                      });
     out.clear();
   }
@@ -145,7 +146,7 @@ class DpdkTransport final : public Transport {
 
   void wake() override { woken_ = true; }
   [[nodiscard]] int descriptor() const override { return wakes_.get(); }
-  void accept_only(std::span<const Address> sources) override { sources_.assign(sources.begin(), sources.end()); }
+  void accept_only(std::span<const Address> sources) override { sources_.emplace(sources.begin(), sources.end()); }
 
  private:
   void make_pool() {
@@ -228,8 +229,8 @@ class DpdkTransport final : public Transport {
   }
 
   [[nodiscard]] bool is_welcome(const Address& from) const {
-    if (sources_.empty()) return true;
-    for (const Address& source : sources_) {
+    if (!sources_) return true;
+    for (const Address& source : *sources_) {
       if (source.ipv4 == from.ipv4 && (source.port == 0 || source.port == from.port)) return true;
     }
     return false;
@@ -243,7 +244,7 @@ class DpdkTransport final : public Transport {
   MacAddress own_mac_{};
   std::string interface_;
   std::map<std::uint32_t, MacAddress> macs_;
-  std::vector<Address> sources_;
+  std::optional<std::vector<Address>> sources_;
   std::vector<rte_mbuf*> burst_;
   std::vector<rte_mbuf*> received_;
   std::atomic<bool> woken_ = false;

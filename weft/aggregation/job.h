@@ -33,6 +33,9 @@ struct JobSpec {
   // kSwitchMl: number of the first operation, where all workers know it; packets far from it are of an earlier job.
   // After a restart of the switch: of the one before any worker's present one, because workers are one apart at most.
   std::optional<std::uint8_t> first_operation{};
+  // kSwitchMl: the tsi is opaque to a switch that does not order packets by it, so SwitchML's own clients send it as it
+  // lies in their memory; ours send it in network order.
+  bool tsi_is_little_endian = false;
   // By rank; may be empty or shorter and be completed by Jobs::place_worker. Port 0: any source port of that host is
   // this worker's, and results go to the port that the last packet of the sum came from, as a SwitchML switch does it.
   std::vector<Address> addresses{};

@@ -11,14 +11,39 @@ Jobs::Jobs(const SwitchLimits& limits, std::uint64_t epoch)
 
 Jobs::~Jobs() = default;
 
-std::variant<Admission, Refusal> Jobs::admit(const JobSpec& spec, Time now) {
+void Jobs::watch(std::function<void()> watcher) {
   const std::lock_guard lock(mutex_);
-  return switch_->admit(spec, now);
+  watcher_ = std::move(watcher);
+}
+
+template <class Body>
+auto Jobs::change(Body&& body) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t before = switch_->changes();
+  auto result = body(*switch_);
+  if (watcher_ && switch_->changes() != before) watcher_();
+  return result;
+}
+
+// The pool is large, and to fill it with zeros takes long: that happens without the lock. Meanwhile other jobs may take
+// what was left, and the wish for as many slots as there are means fewer.
+std::variant<Admission, Refusal> Jobs::admit(const JobSpec& spec, Time now) {
+  std::optional<SlotPool> pool;
+  while (true) {
+    int slots = 0;
+    auto answer = change([&](AggregationSwitch& jobs) -> std::optional<std::variant<Admission, Refusal>> {
+      if (auto refusal = jobs.objection(spec)) return jobs.refuse(*std::move(refusal));
+      slots = jobs.slots_for(spec);
+      if (!pool || pool->slots() != slots) return std::nullopt;
+      return jobs.admit(spec, *std::move(pool), now);
+    });
+    if (answer) return *std::move(answer);
+    pool.emplace(slots, spec.workers, full_shape(spec.mode, spec.packet_elements));
+  }
 }
 
 std::string Jobs::place_worker(std::uint64_t session, int rank, const Address& address) {
-  const std::lock_guard lock(mutex_);
-  return switch_->place_worker(session, rank, address);
+  return change([&](AggregationSwitch& jobs) { return jobs.place_worker(session, rank, address); });
 }
 
 std::optional<Admission> Jobs::admission(std::uint64_t session) const {
@@ -27,16 +52,18 @@ std::optional<Admission> Jobs::admission(std::uint64_t session) const {
   return job == nullptr ? std::nullopt : std::optional(job->admission());
 }
 
+// What a job had is given back without the lock, too.
 bool Jobs::end(std::uint64_t session) {
-  const std::lock_guard lock(mutex_);
-  return switch_->end(session);
+  return change([&](AggregationSwitch& jobs) { return jobs.end(session); }) != nullptr;
 }
 
 std::vector<std::uint64_t> Jobs::end_idle(Duration longest, Time now) {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::uint64_t> sessions = switch_->idle_sessions(longest, now);
-  for (const std::uint64_t session : sessions) switch_->end(session);
-  return sessions;
+  std::vector<std::unique_ptr<AdmittedJob>> ended;
+  return change([&](AggregationSwitch& jobs) {
+    std::vector<std::uint64_t> sessions = jobs.idle_sessions(longest, now);
+    for (const std::uint64_t session : sessions) ended.push_back(jobs.end(session));
+    return sessions;
+  });
 }
 
 Snapshot Jobs::snapshot(Time now) const {
@@ -54,9 +81,14 @@ std::vector<Address> Jobs::sources(std::uint16_t port) const {
   return switch_->sources(port);
 }
 
-void Jobs::handle(std::span<const std::byte> packet, const Address& from, Time now, Outbox& out) {
+void Jobs::handle(std::span<const std::byte> packet, const Route& from, Time now, Outbox& out) {
   const std::lock_guard lock(mutex_);
   switch_->handle(packet, from, now, out);
+}
+
+void Jobs::note_lost(std::uint64_t packets) {
+  const std::lock_guard lock(mutex_);
+  switch_->note_lost(packets);
 }
 
 std::uint64_t random_epoch() {

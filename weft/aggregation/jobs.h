@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,13 +60,18 @@ class Jobs {
 
   [[nodiscard]] Snapshot snapshot(Time now) const;
 
+  // Is called, with the lock held, whenever changes() changes; empty: nobody is told.
+  void watch(std::function<void()> watcher);
   // Changes whenever a job or a worker comes, moves or goes.
   [[nodiscard]] std::uint64_t changes() const;
   // The places of all workers whose job has this port.
   [[nodiscard]] std::vector<Address> sources(std::uint16_t port) const;
 
   // The data plane: one packet in, any number out. For the event loop.
-  void handle(std::span<const std::byte> packet, const Address& from, Time now, Outbox& out);
+  void handle(std::span<const std::byte> packet, const Route& from, Time now, Outbox& out);
+
+  // So many answers did not leave.
+  void note_lost(std::uint64_t packets);
 
   // For a loop that hands in many packets: locks once for all that `body(AggregationSwitch&)` does.
   template <class Body>
@@ -75,10 +81,15 @@ class Jobs {
   }
 
  private:
+  // Does that with the lock held, then tells the watcher if anything changed by it.
+  template <class Body>
+  auto change(Body&& body);
+
   const SwitchLimits limits_;
   const std::uint64_t epoch_;
   mutable std::mutex mutex_;
   std::unique_ptr<AggregationSwitch> switch_;
+  std::function<void()> watcher_;
 };
 
 // Differs between any two starts of a switch; never 0.

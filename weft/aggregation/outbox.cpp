@@ -9,18 +9,18 @@ constexpr std::size_t kPieceBytes = 1 << 18;  // several of the largest packets
 
 }  // namespace
 
-std::span<std::byte> Outbox::add(std::span<const Address> receivers, std::size_t size) {
+std::span<std::byte> Outbox::add(std::span<const Route> receivers, std::size_t size) {
   const std::span<std::byte> packet(reserve(size), size);
   append(receivers, packet);
   return packet;
 }
 
-void Outbox::append(std::span<const Address> receivers, Packet packet) {
+void Outbox::append(std::span<const Route> receivers, Packet packet) {
   if (!packets_.empty() && std::ranges::equal(receivers_of(packets_.size() - 1), receivers)) {
     receivers_.push_back(receivers_.back());
   } else {
-    receivers_.push_back({addresses_.size(), receivers.size()});
-    addresses_.insert(addresses_.end(), receivers.begin(), receivers.end());
+    receivers_.push_back({routes_.size(), receivers.size()});
+    routes_.insert(routes_.end(), receivers.begin(), receivers.end());
   }
   packets_.push_back(packet);
 }
@@ -35,7 +35,7 @@ std::byte* Outbox::reserve(std::size_t size) {
 void Outbox::clear() {
   packets_.clear();
   receivers_.clear();
-  addresses_.clear();
+  routes_.clear();
   piece_ = used_ = 0;
 }
 

@@ -17,12 +17,10 @@ class Outbox {
   using Packet = std::span<const std::byte>;
 
   // Where a packet of `size` bytes for these receivers is to be written.
-  [[nodiscard]] std::span<std::byte> add(std::span<const Address> receivers, std::size_t size);
-  [[nodiscard]] std::span<std::byte> add(const Address& receiver, std::size_t size) {
-    return add({&receiver, 1}, size);
-  }
+  [[nodiscard]] std::span<std::byte> add(std::span<const Route> receivers, std::size_t size);
+  [[nodiscard]] std::span<std::byte> add(const Route& receiver, std::size_t size) { return add({&receiver, 1}, size); }
   // A packet that its owner keeps where it is until the box is empty.
-  void add_kept(const Address& receiver, Packet packet) { append({&receiver, 1}, packet); }
+  void add_kept(const Route& receiver, Packet packet) { append({&receiver, 1}, packet); }
   void clear();
 
   [[nodiscard]] bool empty() const { return packets_.empty(); }
@@ -52,17 +50,17 @@ class Outbox {
     friend bool operator==(const Receivers&, const Receivers&) = default;
   };
 
-  void append(std::span<const Address> receivers, Packet packet);
+  void append(std::span<const Route> receivers, Packet packet);
   [[nodiscard]] std::byte* reserve(std::size_t size);
-  [[nodiscard]] std::span<const Address> receivers_of(std::size_t packet) const {
-    return std::span(addresses_).subspan(receivers_[packet].first, receivers_[packet].count);
+  [[nodiscard]] std::span<const Route> receivers_of(std::size_t packet) const {
+    return std::span(routes_).subspan(receivers_[packet].first, receivers_[packet].count);
   }
   // Packets from there on that have the size and the receivers of the first.
   [[nodiscard]] std::size_t alike(std::size_t first) const;
 
   std::vector<Packet> packets_;
   std::vector<Receivers> receivers_;  // of each packet
-  std::vector<Address> addresses_;
+  std::vector<Route> routes_;
   // Pieces of memory never move, and are used again after clear().
   std::vector<std::unique_ptr<std::byte[]>> pieces_;
   std::size_t piece_ = 0;  // in use

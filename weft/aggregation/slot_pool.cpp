@@ -40,8 +40,6 @@ std::span<const std::int8_t> SlotPool::exponents(std::uint32_t slot, int set) co
   return {exponents_.data() + index * largest_.exponents, sums_[index].shape.exponents};
 }
 
-const Turn& SlotPool::newest(std::uint32_t slot) const { return std::max(sum(slot, 0).turn, sum(slot, 1).turn); }
-
 std::uint64_t& SlotPool::seen_word(std::size_t index, int rank) {
   return seen_[index * seen_words_ + static_cast<std::size_t>(rank) / 64];
 }

@@ -47,8 +47,8 @@ class SlotPool {
   [[nodiscard]] int slots() const { return slots_; }
   // How many hold a sum that is not complete.
   [[nodiscard]] int busy() const { return busy_; }
-  // The newest turn that any packet of the slot had; operation -1 for a slot never used.
-  [[nodiscard]] const Turn& newest(std::uint32_t slot) const;
+  // The newest turn that any packet of the set had; operation -1 for one never used.
+  [[nodiscard]] const Turn& turn(std::uint32_t slot, int set) const { return sum(slot, set).turn; }
 
  private:
   struct Sum {

@@ -32,7 +32,7 @@ void filter_sources(int socket, std::span<const Address> sources) {
   std::vector<sock_filter> program;
   for (const Address& source : sources) append_source(program, source);
   program.push_back(BPF_STMT(BPF_RET | BPF_K, kNothing));
-  if (sources.empty() || program.size() > BPF_MAXINSNS) {
+  if (program.size() > BPF_MAXINSNS) {
     const int unused = 0;
     setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
     return;

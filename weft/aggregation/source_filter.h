@@ -7,7 +7,8 @@
 
 namespace weft::aggregation {
 
-// Of a UDP socket; port 0 stands for any. No sources, or more than the kernel's programs can name: no filter.
+// Of a UDP socket; port 0 stands for any. No sources: nothing comes in. More than the kernel's programs can name: no
+// filter.
 void filter_sources(int socket, std::span<const Address> sources);
 
 }  // namespace weft::aggregation

@@ -7,22 +7,31 @@
 
 namespace weft::aggregation {
 
-std::variant<Admission, Refusal> AggregationSwitch::admit(const JobSpec& spec, Time now) {
-  const int slots = spec.slots > 0 ? spec.slots : std::min(limits_.slots_per_job, limits_.slots - slots_assigned_);
+std::optional<Refusal> AggregationSwitch::objection(const JobSpec& spec) const {
   std::optional<Refusal> refusal = check_request(spec, limits_);
-  if (!refusal) refusal = check_room(spec, slots);
+  if (!refusal) refusal = check_room(spec, slots_for(spec));
   if (!refusal) refusal = check_addresses(spec);
-  if (refusal) {
-    ++refused_;
-    return *std::move(refusal);
-  }
-  const Admission admission{epoch_, ++last_job_, slots, choose_port(spec.mode), spec.first_operation.value_or(0)};
-  AdmittedJob& job = *(jobs_[spec.session] = std::make_unique<AdmittedJob>(spec, admission, now));
+  return refusal;
+}
+
+Refusal AggregationSwitch::refuse(Refusal refusal) {
+  ++refused_;
+  return refusal;
+}
+
+int AggregationSwitch::slots_for(const JobSpec& spec) const {
+  return spec.slots > 0 ? spec.slots : std::min(limits_.slots_per_job, limits_.slots - slots_assigned_);
+}
+
+Admission AggregationSwitch::admit(const JobSpec& spec, SlotPool pool, Time now) {
+  const Admission admission{epoch_, ++last_job_, pool.slots(), choose_port(spec.mode),
+                            spec.first_operation.value_or(0)};
+  slots_assigned_ += pool.slots();
+  AdmittedJob& job = *(jobs_[spec.session] = std::make_unique<AdmittedJob>(spec, admission, std::move(pool), now));
   if (spec.mode == Mode::kExtended) by_number_[admission.job] = &job;
   for (std::size_t rank = 0; rank < spec.addresses.size() && spec.mode == Mode::kSwitchMl; ++rank) {
     by_source_[spec.addresses[rank]] = {&job, static_cast<int>(rank)};
   }
-  slots_assigned_ += slots;
   ++admitted_;
   ++changes_;
   return admission;
@@ -86,17 +95,17 @@ const AdmittedJob* AggregationSwitch::find(std::uint64_t session) const {
   return found == jobs_.end() ? nullptr : found->second.get();
 }
 
-bool AggregationSwitch::end(std::uint64_t session) {
+std::unique_ptr<AdmittedJob> AggregationSwitch::end(std::uint64_t session) {
   const auto found = jobs_.find(session);
-  if (found == jobs_.end()) return false;
-  AdmittedJob* job = found->second.get();
+  if (found == jobs_.end()) return nullptr;
+  std::unique_ptr<AdmittedJob> job = std::move(found->second);
   by_number_.erase(job->admission().job);
-  std::erase_if(by_source_, [&](const auto& entry) { return entry.second.job == job; });
+  std::erase_if(by_source_, [&](const auto& entry) { return entry.second.job == job.get(); });
   slots_assigned_ -= job->pool.slots();
   jobs_.erase(found);
   ++ended_;
   ++changes_;
-  return true;
+  return job;
 }
 
 std::vector<std::uint64_t> AggregationSwitch::idle_sessions(Duration longest, Time now) const {
@@ -131,7 +140,7 @@ std::vector<Address> AggregationSwitch::sources(std::uint16_t port) const {
 }
 
 Snapshot AggregationSwitch::snapshot(Time now) const {
-  Snapshot snapshot{epoch_, limits_.slots, slots_assigned_, admitted_, refused_, ended_, strays_, {}};
+  Snapshot snapshot{epoch_, limits_.slots, slots_assigned_, admitted_, refused_, ended_, lost_on_sending_, strays_, {}};
   for (const auto& [session, job] : jobs_) snapshot.jobs.push_back(job->status(now));
   return snapshot;
 }

@@ -3,15 +3,13 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <exception>
 #include <system_error>
 
 #include "weft/aggregation/aggregation_switch.h"
 
 namespace weft::aggregation {
 namespace {
-
-// A new job's port still has the filter of the last one for so long at most.
-constexpr int kLongestWaitMs = 20;
 
 // Answers leave as soon as they are worth a system call, still in the cache, and workers go on while others are summed.
 constexpr std::size_t kWorthSending = 32;
@@ -25,11 +23,14 @@ std::vector<std::unique_ptr<Transport>> single(std::unique_ptr<Transport> transp
 }  // namespace
 
 SwitchLoop::SwitchLoop(Jobs& jobs, std::vector<std::unique_ptr<Transport>> transports)
-    : jobs_(jobs), transports_(std::move(transports)), stops_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (stops_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    : jobs_(jobs), transports_(std::move(transports)), wakes_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (wakes_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   for (const auto& transport : transports_) waiting_.push_back({transport->descriptor(), POLLIN, 0});
-  waiting_.push_back({stops_.get(), POLLIN, 0});
+  waiting_.push_back({wakes_.get(), POLLIN, 0});
+  jobs_.watch([this] { wake(); });
 }
+
+SwitchLoop::~SwitchLoop() { jobs_.watch({}); }
 
 SwitchLoop::SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport)
     : SwitchLoop(jobs, single(std::move(transport))) {}
@@ -37,14 +38,18 @@ SwitchLoop::SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport)
 void SwitchLoop::run() {
   while (!stopping_) {
     if (serve_all()) continue;
-    if (!lookout_.find(Duration::max(), [&] { return serve_all(); })) {
-      (void)any_ready(transports_.size() > 1 ? kLongestWaitMs : -1);
-    }
+    if (!lookout_.find(Duration::max(), [&] { return serve_all(); })) sleep();
     lookout_.end();
   }
 }
 
 bool SwitchLoop::any_ready(int milliseconds) { return ::poll(waiting_.data(), waiting_.size(), milliseconds) > 0; }
+
+void SwitchLoop::sleep() {
+  if (!any_ready(-1) || waiting_.back().revents == 0) return;
+  std::uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t read = ::read(wakes_.get(), &wakes, sizeof wakes);
+}
 
 bool SwitchLoop::serve_all() {
   follow_changes();
@@ -60,13 +65,28 @@ bool SwitchLoop::serve_all() {
 bool SwitchLoop::serve(Transport& transport) {
   const bool any = transport.receive(Duration{0}, [&](const PacketRun& run) {
     const Time now = steady_now();
+    const Route from(run.from, run.to);
     jobs_.with_switch([&](AggregationSwitch& aggregation) {
-      run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, run.from, now, out_); });
+      run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, from, now, out_); });
     });
-    if (out_.size() >= kWorthSending) transport.send(out_);
+    if (out_.size() >= kWorthSending) send(transport);
   });
-  transport.send(out_);
+  send(transport);
   return any;
+}
+
+// Whatever is wrong with one batch, others are to be served: it is lost, as packets can be anyway.
+void SwitchLoop::send(Transport& transport) {
+  if (out_.empty()) return;
+  std::uint64_t lost = out_.size();
+  const std::uint64_t before = transport.lost_on_sending();
+  try {
+    transport.send(out_);
+    lost = transport.lost_on_sending() - before;
+  } catch (const std::exception&) {
+    out_.clear();
+  }
+  if (lost > 0) jobs_.note_lost(lost);
 }
 
 // The first port stays open: strangers are counted there, and told where a job is unknown.
@@ -82,8 +102,12 @@ void SwitchLoop::follow_changes() {
 
 void SwitchLoop::stop() {
   stopping_ = true;
+  wake();
+}
+
+void SwitchLoop::wake() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stops_.get(), &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &one, sizeof one);
 }
 
 }  // namespace weft::aggregation

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/aggregation/jobs.h"
@@ -22,6 +23,9 @@ class SwitchLoop {
   // in turn, so that a flooded one cannot keep the others waiting; all but the first let only their jobs' workers in.
   SwitchLoop(Jobs& jobs, std::vector<std::unique_ptr<Transport>> transports);
   SwitchLoop(Jobs& jobs, std::unique_ptr<Transport> transport);
+  ~SwitchLoop();
+  SwitchLoop(const SwitchLoop&) = delete;
+  SwitchLoop& operator=(const SwitchLoop&) = delete;
 
   // Of the first port.
   [[nodiscard]] Address address() const { return transports_.front()->local(); }
@@ -31,20 +35,24 @@ class SwitchLoop {
   void stop();
 
  private:
-  // Whether packets are here, or stop() was called, within so long; -1: for ever.
+  // Whether packets are here, or wake() was called, within so long; -1: for ever.
   bool any_ready(int milliseconds);
+  // Until packets come, jobs change or stop() is called.
+  void sleep();
+  void wake();
   // A batch of each port that has packets, and of this one; whether there were any.
   bool serve_all();
   bool serve(Transport& transport);
+  void send(Transport& transport);
   void follow_changes();
 
   Jobs& jobs_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  files::FileDescriptor stops_;  // an eventfd
-  std::vector<pollfd> waiting_;  // each transport, then stops_
+  files::FileDescriptor wakes_;  // an eventfd
+  std::vector<pollfd> waiting_;  // each transport, then wakes_
   Lookout lookout_;
   Outbox out_;
-  std::uint64_t changes_ = 0;  // of the jobs, that the ports' filters know
+  std::optional<std::uint64_t> changes_;  // of the jobs, that the ports' filters know
   std::atomic<bool> stopping_ = false;
 };
 

@@ -20,6 +20,7 @@ struct PacketRun {
   std::span<const std::byte> bytes;
   std::size_t packet_size = 0;
   Address from;
+  std::uint32_t to = 0;  // IPv4, of this host's addresses; 0: not known
 
   template <class Visit>
   void for_each(Visit&& visit) const {
@@ -44,6 +45,8 @@ class Transport {
   // Sends what the box holds and empties it. Packets may be lost, as everywhere; throws std::system_error only where
   // no packet could ever leave.
   virtual void send(Outbox& out) = 0;
+  // Packets that send() knows did not leave.
+  [[nodiscard]] virtual std::uint64_t lost_on_sending() const { return 0; }
   // Waits until packets are here, wake() is called or `longest` has passed; hands in a batch of those that are here.
   // Whether there were any.
   virtual bool receive(Duration longest, const Receiver& receiver) = 0;
@@ -52,8 +55,8 @@ class Transport {
 
   // What becomes readable when packets are here, for a loop over several transports.
   [[nodiscard]] virtual int descriptor() const = 0;
-  // Packets from elsewhere need not be handed in, and should not take room from those that are; port 0: any. None: all
-  // may come in. Only a help against floods: who sent a packet is checked again.
+  // Packets from elsewhere need not be handed in, and should not take room from those that are; port 0: any. None:
+  // nobody's. Before the first call all may come in. Only a help against floods: who sent a packet is checked again.
   virtual void accept_only(std::span<const Address> sources) = 0;
 };
 

@@ -1,19 +1,18 @@
 #include "weft/aggregation/udp_transport.h"
 
-#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <system_error>
 
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/socket_address.h"
 #include "weft/aggregation/source_filter.h"
+#include "weft/aggregation/udp_message.h"
 
 namespace weft::aggregation {
 namespace {
@@ -42,38 +41,11 @@ bool enable_gro(int socket) {
   return setsockopt(socket, SOL_UDP, UDP_GRO, &on, sizeof on) == 0;
 }
 
-// A message with room for one control field.
-struct Message {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  sockaddr_in peer{};
-  msghdr header{};
-
-  explicit Message(std::span<iovec> memory) {
-    header.msg_name = &peer;
-    header.msg_namelen = sizeof peer;
-    header.msg_iov = memory.data();
-    header.msg_iovlen = memory.size();
-  }
-  void ask_for_segments_of(std::uint16_t size) {
-    header.msg_control = control.data();
-    header.msg_controllen = CMSG_SPACE(sizeof size);
-    cmsghdr* field = CMSG_FIRSTHDR(&header);
-    field->cmsg_level = SOL_UDP;
-    field->cmsg_type = UDP_SEGMENT;
-    field->cmsg_len = CMSG_LEN(sizeof size);
-    std::memcpy(CMSG_DATA(field), &size, sizeof size);
-  }
-  // The size of the packets that GRO put together; `all` if it did not.
-  [[nodiscard]] std::size_t segment_size(std::size_t all) {
-    for (cmsghdr* field = CMSG_FIRSTHDR(&header); field != nullptr; field = CMSG_NXTHDR(&header, field)) {
-      if (field->cmsg_level != SOL_UDP || field->cmsg_type != UDP_GRO) continue;
-      int size = 0;
-      std::memcpy(&size, CMSG_DATA(field), sizeof size);
-      if (size > 0) return static_cast<std::size_t>(size);
-    }
-    return all;
-  }
-};
+// Where the kernel cannot, answers leave from the route's address, which most hosts have but one of.
+void ask_for_destinations(int socket) {
+  const int on = 1;
+  setsockopt(socket, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
+}
 
 // As few pieces of memory as hold the packets: those that lie one behind the other are one.
 std::span<iovec> gather(std::span<const Outbox::Packet> packets, std::span<iovec> pieces) {
@@ -109,6 +81,7 @@ UdpTransport::UdpTransport(const UdpOptions& options)
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     fail("UDP address " + options.local.describe() + " cannot be used");
   }
+  if (options.for_switch && options.local.ipv4 == INADDR_ANY) ask_for_destinations(socket_.get());
   gso_ = options.segmentation && has_gso(socket_.get());
   gro_ = options.segmentation && enable_gro(socket_.get());
 }
@@ -128,29 +101,30 @@ int UdpTransport::receive_buffer() const {
 }
 
 void UdpTransport::send(Outbox& out) {
-  out.for_each_run(kMostSegments, kMostBytes,
-                   [&](std::span<const Address> to, std::span<const Outbox::Packet> packets) {
-                     for (const Address& receiver : to) send_run(receiver, packets);
-                   });
+  out.for_each_run(kMostSegments, kMostBytes, [&](std::span<const Route> to, std::span<const Outbox::Packet> packets) {
+    for (const Route& receiver : to) send_run(receiver, packets);
+  });
   out.clear();
 }
 
-void UdpTransport::send_run(const Address& to, std::span<const Outbox::Packet> packets) {
-  if (gso_ && packets.size() > 1) {
-    if (try_send(to, packets)) return;
-    gso_ = false;  // the route's device cannot: a tunnel, or packets that are longer than its MTU
-  }
+// Where the route's device cannot segment (a tunnel, or packets that are longer than its MTU) they leave one by one,
+// and the next run asks anew: other receivers' routes, and shorter packets, are not to pay for it.
+void UdpTransport::send_run(const Route& to, std::span<const Outbox::Packet> packets) {
+  if (gso_ && packets.size() > 1 && try_send(to, packets)) return;
   for (std::size_t i = 0; i < packets.size(); ++i) {
-    if (!try_send(to, packets.subspan(i, 1))) fail("a packet to " + to.describe() + " cannot be sent");
+    if (try_send(to, packets.subspan(i, 1))) continue;
+    if (!options_.for_switch) fail("a packet to " + to.peer.describe() + " cannot be sent");
+    ++lost_;
   }
 }
 
 // False only where another way of sending might do; what the network refuses at the moment is lost, as it would be
 // later.
-bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> packets) {
+bool UdpTransport::try_send(const Route& to, std::span<const Outbox::Packet> packets) {
   std::array<iovec, kMostSegments> pieces;
-  Message message(gather(packets, pieces));
-  message.peer = to_socket_address(to);
+  UdpMessage message(gather(packets, pieces));
+  message.peer = to_socket_address(to.peer);
+  if (to.own != 0) message.leave_from(to.own);
   if (packets.size() > 1) message.ask_for_segments_of(static_cast<std::uint16_t>(packets[0].size()));
   while (::sendmsg(socket_.get(), &message.header, 0) < 0) {
     if (errno == EINTR) continue;
@@ -163,7 +137,7 @@ bool UdpTransport::try_send(const Address& to, std::span<const Outbox::Packet> p
 }
 
 bool UdpTransport::wait_for_room() const {
-  if (!options_.wait_for_room) return false;
+  if (options_.for_switch) return false;
   pollfd waiting{socket_.get(), POLLOUT, 0};
   const timespec longest = to_timespec(kLongestWaitForRoom);
   return ::ppoll(&waiting, 1, &longest, nullptr) > 0;
@@ -195,13 +169,12 @@ bool UdpTransport::wait(Duration longest) const {
 
 bool UdpTransport::read_run(const Receiver& receiver) {
   iovec memory{buffer_.data(), buffer_.size()};
-  Message message({&memory, 1});
-  message.header.msg_control = message.control.data();
-  message.header.msg_controllen = message.control.size();
+  UdpMessage message({&memory, 1});
+  message.make_room_for_fields();
   const ssize_t size = ::recvmsg(socket_.get(), &message.header, 0);
   if (size < 0) return false;  // nothing there, or an earlier packet's ICMP error: neither is for us
   const auto bytes = std::span<const std::byte>(buffer_).first(static_cast<std::size_t>(size));
-  receiver({bytes, message.segment_size(bytes.size()), from_socket_address(message.peer)});
+  receiver({bytes, message.segment_size(bytes.size()), from_socket_address(message.peer), message.came_to()});
   return true;
 }
 

@@ -14,8 +14,10 @@ namespace weft::aggregation {
 struct UdpOptions {
   Address local;             // port 0: any free one; address 0: all of the host's
   bool segmentation = true;  // GSO and GRO where the kernel has them; false: one packet a call
-  bool wait_for_room =
-      true;  // a full send buffer: wait a little (a worker), or lose the packet (a switch must not wait)
+  // A switch's socket serves many, and no single receiver may stop it: what cannot leave is lost and counted, be it
+  // that the send buffer is full or that such a packet can never leave. A worker's waits a little, or throws. And where
+  // it listens on all addresses, runs tell which of them they came to, and answers leave from there.
+  bool for_switch = false;
   int buffer_bytes = 8 << 20;  // for each direction; without CAP_NET_ADMIN the kernel's limit may cut it
 };
 
@@ -35,12 +37,11 @@ class UdpTransport final : public Transport {
   [[nodiscard]] bool segments_in() const { return gro_; }
   // Bytes that the kernel grants for packets not yet read; about half of them are payload.
   [[nodiscard]] int receive_buffer() const;
-  // Packets that the kernel did not take.
-  [[nodiscard]] std::uint64_t lost_on_sending() const { return lost_; }
+  [[nodiscard]] std::uint64_t lost_on_sending() const override { return lost_; }
 
  private:
-  void send_run(const Address& to, std::span<const Outbox::Packet> packets);
-  [[nodiscard]] bool try_send(const Address& to, std::span<const Outbox::Packet> packets);
+  void send_run(const Route& to, std::span<const Outbox::Packet> packets);
+  [[nodiscard]] bool try_send(const Route& to, std::span<const Outbox::Packet> packets);
   [[nodiscard]] bool wait_for_room() const;
   [[nodiscard]] bool wait(Duration longest) const;
   bool read_after_waiting(Duration longest, const Receiver& receiver);

@@ -57,7 +57,7 @@ Head Worker::head_of(int slot, std::uint64_t sequence) const {
 
 void Worker::send_next(int index, Time now, Outbox& out) {
   WorkerSlot& slot = slots_[static_cast<std::size_t>(index)];
-  const Head head = head_of(index, slot.turns);
+  const Head head = head_of(index, identity_.first_turn + slot.turns);
   ++slot.turns;
   WorkerSlot::SentPacket& packet = slot.last();
   packet.head = head;

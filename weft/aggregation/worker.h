@@ -21,6 +21,7 @@ struct WorkerIdentity {
   int rank = 0;
   PacketKey key{};
   Address switch_address;
+  std::uint64_t first_turn = 0;  // the first packets' sequence; the same for all workers of a job
 };
 
 struct WorkerCounts {

@@ -22,7 +22,7 @@ struct WorkerSlot {
     [[nodiscard]] std::span<std::byte> bytes() const { return {memory, size}; }
   };
 
-  std::uint64_t turns = 0;  // begun so far: the next packet's sequence
+  std::uint64_t turns = 0;  // begun so far
   bool waiting = false;     // for the result of the last one
   // The switch lost its sums: the last packet, and while waiting the one before it, must be summed once more, because a
   // peer may not have had the result.
@@ -31,7 +31,7 @@ struct WorkerSlot {
   Time first_sent_at{0};
   Time sent_at{0};  // last
   Time due{0};
-  std::array<SentPacket, 2> sent;  // by the sequence's lowest bit
+  std::array<SentPacket, 2> sent;  // by the turn's lowest bit
 
   [[nodiscard]] bool active() const { return waiting || replaying; }
   [[nodiscard]] SentPacket& last() { return sent[(turns - 1) & 1U]; }

@@ -30,6 +30,7 @@ aggregation::JobSpec spec_of(const SetUp& request, int slots) {
   spec.packet_elements = request.packet_elements;
   spec.slots = slots;
   spec.first_operation = request.first_operation;
+  spec.tsi_is_little_endian = request.own_client;
   spec.key = key_of(request);
   return spec;
 }

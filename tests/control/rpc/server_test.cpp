@@ -16,6 +16,7 @@
 
 #include "switchml.grpc.pb.h"
 #include "tests/control/no_descriptors.h"
+#include "weft/aggregation/aggregation_switch.h"
 #include "weft/aggregation/socket_address.h"
 #include "weft/control/admission.h"
 #include "weft/control/client.h"
@@ -111,7 +112,7 @@ TEST_F(Control, AWorkerThatComesAgainGetsTheSameAnswer) {
   EXPECT_EQ(first.admission.job, again.admission.job);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
   EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);  // those who wait ask twice a second
-  jobs_.end(7);  // as a restart or a reclaim would
+  jobs_.end(7);                                   // as a restart or a reclaim would
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
 }
@@ -160,6 +161,11 @@ TEST_F(Control, SwitchMLsClientSetsItselfUp) {
   EXPECT_EQ(status.mode, aggregation::Mode::kSwitchMl);
   EXPECT_EQ(status.packet_elements, 256);
   EXPECT_EQ(status.workers_placed, 2);
+  static_cast<void>(client()->join(request(7, 0), kPatience));
+  jobs_.with_switch([](const aggregation::AggregationSwitch& jobs) {
+    EXPECT_TRUE(jobs.find(99)->spec().tsi_is_little_endian) << "as SwitchML's clients write it";
+    EXPECT_FALSE(jobs.find(7)->spec().tsi_is_little_endian) << "our worker";
+  });
 }
 
 // Fields and types as SwitchML's definition numbers them, written out by hand.

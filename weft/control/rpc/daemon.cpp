@@ -26,7 +26,7 @@ using Transports = std::vector<std::unique_ptr<aggregation::Transport>>;
 std::unique_ptr<aggregation::UdpTransport> open_transport(const aggregation::Address& listen) {
   aggregation::UdpOptions options;
   options.local = listen;
-  options.wait_for_room = false;  // one slow path must not hold up the others
+  options.for_switch = true;  // one path must not hold up or end the others
   return std::make_unique<aggregation::UdpTransport>(options);
 }
 

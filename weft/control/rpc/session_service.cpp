@@ -30,6 +30,7 @@ std::variant<SetUp, std::string> set_up_of(const UdpSessionRequest& request, con
   set_up.mode = terms.mode;
   set_up.slots = terms.slots;
   if (terms.first_operation >= 0) set_up.first_operation = static_cast<std::uint8_t>(terms.first_operation);
+  set_up.own_client = passage.terms.empty();
   set_up.key = passage.key;
   return set_up;
 }
