@@ -35,6 +35,15 @@ void sum(aggregation::WorkerSession& session, const at::Tensor& memory) {
   }
 }
 
+// Where a sum is made. A mean's is wider than half precision, where a sum may overflow though the mean does not, and
+// would be rounded twice.
+Target working_memory(const at::Tensor& tensor, bool mean) {
+  const bool half = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+  if (!mean || !half) return in_place_of(tensor);
+  const at::Tensor detached = tensor.detach();
+  return {detached, detached.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous)};
+}
+
 Membership members_of(const c10d::DistributedBackendOptions& options) {
   return {options.store, options.group_rank, options.group_size,
           std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)};
@@ -161,15 +170,15 @@ SmlGroup::WorkPtr SmlGroup::through_switch(const Tensors& tensors, const c10d::R
   {
     const std::lock_guard order(order_);
     const c10::AutoGradMode no_grad(false);
-    std::vector<Target> targets;
-    for (const at::Tensor& tensor : tensors) targets.push_back(in_place_of(tensor));
-    work = c10::make_intrusive<SmlWork>(lane_, rank_, type, ++sequence_, patience, tensors);
     const bool mean = op == c10d::ReduceOp::AVG;
+    std::vector<Target> targets;
+    for (const at::Tensor& tensor : tensors) targets.push_back(working_memory(tensor, mean));
+    work = c10::make_intrusive<SmlWork>(lane_, rank_, type, ++sequence_, patience, tensors);
     lane_->add({[targets, mean, patience, ranks = size_](aggregation::WorkerSession& session) {
                   session.set_timeout(patience);
                   for (const Target& target : targets) {
                     sum(session, target.memory);
-                    if (mean) target.memory.div_(ranks);
+                    if (mean) divide(target.memory, ranks);
                     target.deliver();
                   }
                 },
