@@ -12,8 +12,8 @@
 namespace weft::process_group {
 namespace {
 
-// For a change of a tensor that was made in torch.inference_mode(), which torch allows there only. Who delivers is often
-// another thread than the caller's, and no thread's mode is the tensor's.
+// For a change of a tensor that was made in torch.inference_mode(), which torch allows there only. Who delivers is
+// often another thread than the caller's, and no thread's mode is the tensor's.
 class ModeOf {
  public:
   explicit ModeOf(const at::Tensor& tensor) {
