@@ -49,6 +49,8 @@ void set_environment(const Workers& workers) {
   set("WEFT_SML_CONTROLLER_IP", "127.0.0.1");
   set("WEFT_SML_CONTROLLER_PORT", std::to_string(workers.control.port));
   if (!workers.keys.empty()) set("WEFT_SML_KEYS", workers.keys);
+  // Not MPI, also where the switch itself was started by srun: what it left in the environment is not these workers'.
+  setenv("WEFT_SML_FALLBACK", "gloo", 0);
   setenv("OMP_NUM_THREADS", "1", 0);  // several workers with a thread per core each would be slower than one
 }
 

@@ -24,8 +24,11 @@ struct CommandLine {
   std::string jobs;
   std::string log_level = "info";
   bool open = false;
+  bool multihomed = false;
   int idle = 600;
+  int sessions = 64;
   int slots = 16384;
+  int session_slots = 2048;
   int ports = 16;
   int embedded = 0;
   std::vector<std::string> command;
@@ -50,11 +53,20 @@ void declare(CLI::App& app, CommandLine& line) {
   app.add_option("--http", line.http, "status page and /metrics: address:port, or 'off'")->capture_default_str();
   app.add_option("--jobs", line.jobs, "YAML file of job keys; without it workers of this machine are admitted only");
   app.add_flag("--open", line.open, "without --jobs: admit workers of any machine");
+  app.add_flag(
+      "--multihomed", line.multihomed,
+      "without --jobs: workers may send packets from another address than the one they set themselves up from");
   app.add_option("--idle", line.idle, "seconds without packets after which a job's slots are given back")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  app.add_option("--slots", line.slots, "slots of all jobs together")
+  app.add_option("--sessions", line.sessions, "sessions at a time: each process group of each job is one")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--slots", line.slots, "slots of all sessions together")
       ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--session-slots", line.session_slots, "slots of one session at most")
+      ->check(CLI::Range(1, 8192))
       ->capture_default_str();
   app.add_option("--ports", line.ports,
                  "UDP ports from --listen on: jobs in extended mode are spread over them, so that a flood of one job "
@@ -81,7 +93,10 @@ DaemonOptions options_of(const CommandLine& line) {
   if (!line.jobs.empty()) options.keys = weft::control::JobKeys::load(line.jobs);
   options.open = line.open;
   options.idle = std::chrono::seconds(line.idle);
+  options.multihomed = line.multihomed;
+  options.limits.jobs = line.sessions;
   options.limits.slots = line.slots;
+  options.limits.slots_per_job = line.session_slots;
   options.limits.ports = line.ports;
   return options;
 }

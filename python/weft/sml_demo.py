@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -31,7 +32,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.05, help="of learning (0.05)")
     parser.add_argument("--backend", default="sml", help="sml, or another to compare with")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.workers < 1:
+        parser.error(f"--workers must be at least 1, got {options.workers}")
+    if options.images < options.workers:
+        parser.error(f"--images {options.images} leaves some of {options.workers} workers without any")
+    return options
 
 
 def find_switch() -> str:
@@ -64,6 +70,12 @@ def chosen(images: data.LabelledImages, count: int) -> data.LabelledImages:
     return images.select(torch.linspace(0, len(images.labels) - 1, count).long())
 
 
+def even_batches(batches: Iterable[Tensor], workers: int) -> list[Tensor]:
+    """As many images for each worker: a mean of the workers' gradients is then the batch's. What is left over waits for
+    another epoch, which is shuffled differently."""
+    return [batch[: len(batch) // workers * workers] for batch in batches if len(batch) >= workers]
+
+
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, mine: list[data.LabelledImages]) -> list[float]:
     losses = []
     for images, labels in mine:
@@ -91,8 +103,8 @@ def work(options: argparse.Namespace) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate, momentum=0.9)
     for epoch in range(options.epochs):
         start = time.perf_counter()
-        batches = data.shuffled_batches(len(images.labels), epoch, size=options.batch, seed=1)
-        whole = [batch for batch in batches if len(batch) % size == 0]
+        batches = data.shuffled_batches(len(images.labels), epoch, size=max(options.batch, size), seed=1)
+        whole = even_batches(batches, size)
         losses = train(model, optimizer, [images.select(data.shard(batch, size, rank)) for batch in whole])
         if rank == 0:
             print(

@@ -162,6 +162,22 @@ TEST(Config, WrongVariables) {
               refuses(AllOf(HasSubstr("WEFT_SML_PACKET_NUMEL"), HasSubstr("64 or 256"))));
 }
 
+TEST(Config, WhatIsWrongIsNamedWithWhatIsAllowed) {
+  const Folder folder;
+  EXPECT_THAT(
+      [] { static_cast<void>(load_config({}, {"WEFT_SML_QQQQQQQQQQQQ=x"})); },
+      refuses(AllOf(HasSubstr("QQQQQQQQQQQQ"), HasSubstr("WEFT_SML_CONTROLLER_IP"), HasSubstr("WEFT_SML_JOB"))));
+  const std::string classic = folder.write("classic.cfg", "[general]\npacket_numel = 512\n[weft]\nmode = classic\n");
+  EXPECT_THAT([&] { static_cast<void>(load_config({classic}, {})); },
+              refuses(AllOf(HasSubstr(classic), HasSubstr("512"), HasSubstr("64 or 256"))));
+  const std::string place = std::filesystem::path(classic).parent_path();
+  EXPECT_THAT([&] { static_cast<void>(load_config({place}, {})); },
+              refuses(AllOf(HasSubstr("'" + place + "'"), HasSubstr("is a folder"), HasSubstr("first found"))));
+  EXPECT_THAT(
+      [&] { static_cast<void>(load_config({}, {"WEFT_SML_CONFIG=" + place})); },
+      refuses(AllOf(HasSubstr("'" + place + "'"), HasSubstr("is a folder"), HasSubstr("correct WEFT_SML_CONFIG"))));
+}
+
 TEST(Config, EveryKeyCanBeSetAndNoVariableStandsForTwo) {
   std::vector<std::string> variables;
   for (const ConfigKey& key : config_keys()) {

@@ -59,6 +59,11 @@ TEST(JobKeys, AWorkerWithoutAKeyIsToldWhichThereAre) {
               ThrowsMessage<KeysError>(AllOf(HasSubstr("resnte"), HasSubstr("did you mean 'resnet'"))));
 }
 
+TEST(JobKeys, AFolderIsNoFile) {
+  EXPECT_THAT([] { static_cast<void>(JobKeys::load(::testing::TempDir())); },
+              ThrowsMessage<KeysError>(AllOf(HasSubstr("'" + ::testing::TempDir()), HasSubstr("is a folder"))));
+}
+
 TEST(JobKeys, AFileThatOthersCanReadIsRefused) {
   const std::string file = ::testing::TempDir() + "weft_keys_" + std::to_string(getpid()) + ".yaml";
   std::ofstream(file) << "jobs:\n  a: {key: " << kKey << "}\n";

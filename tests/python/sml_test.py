@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import inference_cases
 import pytest
 import sml_group
 import torch
@@ -115,6 +116,30 @@ def test_memory_that_is_not_contiguous(rank: int, size: int) -> None:
     dist.all_reduce(part)
     assert torch.equal(part, size * torch.arange(60.0).view(6, 10)[:, ::3] + sum(range(size)))
     assert torch.equal(whole[:, 1::3], before[:, 1::3])
+
+
+@pytest.mark.parametrize("case", inference_cases.CASES, ids=lambda case: case.__name__)
+def test_collectives_of_inference_mode(case: Callable[[int, int], None], rank: int, size: int) -> None:
+    with torch.inference_mode():
+        case(rank, size)
+    x = torch.ones(3)
+    dist.all_reduce(x)  # the group goes on
+    assert (x == size).all()
+
+
+def test_a_mean_that_fits_does_not_overflow_on_its_way(rank: int, size: int) -> None:
+    x = torch.full((300,), 40000.0, dtype=torch.float16)
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    assert (x == 40000).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_mean_is_rounded_once(dtype: torch.dtype, rank: int, size: int) -> None:
+    xs = [torch.randint(0, 256, (1000,), generator=torch.Generator().manual_seed(i)).to(dtype) for i in range(size)]
+    x = xs[rank].clone()
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    total = torch.stack([y.float() for y in xs]).sum(0)  # exact
+    assert torch.equal(x, (total / size).to(dtype))
 
 
 def test_many_at_a_time_are_done_in_order(rank: int, size: int) -> None:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -81,13 +82,21 @@ void set(Config& config, const std::string& section, const std::string& text, co
   if (!key.set(config, value)) line.refuse("'" + key.name + "' must be " + key.allowed + ", got '" + value + "'");
 }
 
-std::string content_of(const std::string& file) {
+// `found`: by the search order, not named by the variable.
+[[noreturn]] void refuse_file(const std::string& file, const std::string& why, bool found) {
+  const std::string remedy =
+      found ? "it is the first found of SwitchML's places; make it readable, or name another in " +
+                  std::string(kFileVariable)
+            : "correct " + std::string(kFileVariable) + ", or unset it and put switchml.cfg where the program runs";
+  throw ConfigError("weft: the configuration file '" + file + "' cannot be read: " + why + "; " + remedy);
+}
+
+std::string content_of(const std::string& file, bool found) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(file, unknown)) refuse_file(file, "it is a folder", found);
   std::ifstream stream(file);
   std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (stream.bad() || !stream.is_open()) {
-    throw ConfigError("weft: the configuration file '" + file + "' cannot be read: " + std::strerror(errno) +
-                      "; correct " + kFileVariable + ", or unset it and put switchml.cfg where the program runs");
-  }
+  if (stream.bad() || !stream.is_open()) refuse_file(file, std::strerror(errno), found);
   return text;
 }
 
@@ -105,15 +114,19 @@ void apply_variable(Config& config, const std::string& name, const std::string& 
     }
     return;
   }
-  throw ConfigError("weft: there is no variable " + name + text::suggestion(name, known_variables()));
+  const auto known = known_variables();
+  throw ConfigError("weft: there is no variable " + name + "; allowed are " + text::listed(known) +
+                    text::suggestion(name, known));
 }
 
 // Only what both keys say together: each may come from a file or a variable.
 void require_classic_packets(const Config& config) {
   const std::int64_t numel = config.general.packet_numel;
   if (config.weft.mode != "classic" || numel == 64 || numel == 256) return;
-  throw ConfigError("weft: SwitchML's packets (mode = classic) carry 64 or 256 elements, packet_numel is " +
-                    std::to_string(numel));
+  const std::string where = config.source.empty() ? "" : config.source + ", with WEFT_SML_* over it: ";
+  throw ConfigError("weft: " + where +
+                    "SwitchML's packets (mode = classic) carry 64 or 256 elements, packet_numel is " +
+                    std::to_string(numel) + "; set one of those (WEFT_SML_PACKET_NUMEL), or mode = extended");
 }
 
 std::string first_found(const std::vector<std::string>& places) {
@@ -164,13 +177,14 @@ Config load_config(const std::vector<std::string>& places, const std::vector<std
       overrides.emplace_back(name, value);
     }
   }
-  if (file.empty()) file = first_found(places);
+  const bool searched = file.empty();
+  if (searched) file = first_found(places);
   if (file.empty() && overrides.empty()) {
     throw ConfigError("weft: nobody said where the switch is: there is none of " + text::listed(places) +
                       ", and no variable WEFT_SML_*; set WEFT_SML_CONTROLLER_IP to the host of weft-switch, or write "
                       "switchml.cfg with [general] and controller_ip");
   }
-  Config config = file.empty() ? Config{} : parse_config(content_of(file), file);
+  Config config = file.empty() ? Config{} : parse_config(content_of(file, searched), file);
   for (const auto& [name, value] : overrides) apply_variable(config, name, value);
   require_classic_packets(config);
   return config;

@@ -125,6 +125,7 @@ void WorkerSession::ask_whether_job_stands() {
   if (too_soon) return worker_->trust_job();
   asked_ = now;
   const std::optional<Admission> admission = options_.rejoin ? options_.rejoin() : std::nullopt;
+  throw_if_cancelled();
   if (!admission) {
     throw JobLost("aggregation: rank " + std::to_string(options_.rank) + ": the switch at " +
                   options_.switch_address.describe() + " no longer knows this job" +

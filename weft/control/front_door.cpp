@@ -49,9 +49,15 @@ std::shared_ptr<const Visitor> FrontDoor::request_from(const std::string& peer) 
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(descriptor_of(peer));
   if (found == connections_.end()) return nullptr;
-  found->second.asked = true;
-  found->second.last = Clock::now();
   return found->second.visitor;
+}
+
+void FrontDoor::admit(const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = connections_.find(descriptor_of(peer));
+  if (found == connections_.end()) return;
+  found->second.admitted = true;
+  found->second.last = Clock::now();
 }
 
 void FrontDoor::run() {
@@ -119,12 +125,13 @@ void FrontDoor::show_out_the_silent() {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   for (auto& [fd, connection] : connections_) {
-    if (connection.visitor.use_count() > 1) connection.last = now;  // a request is being answered
+    const bool answering = connection.admitted && connection.visitor.use_count() > 1;
+    if (answering) connection.last = now;
   }
   std::erase_if(connections_, [&](const auto& entry) {
     const Connection& connection = entry.second;
-    if (now - connection.last < (connection.asked ? limits_.idle : limits_.first_request)) return false;
-    if (!connection.asked) counters_.add(Event::kDroppedSlow);
+    if (now - connection.last < (connection.admitted ? limits_.idle : limits_.first_request)) return false;
+    if (!connection.admitted) counters_.add(Event::kDroppedSlow);
     shutdown(connection.copy.get(), SHUT_RDWR);  // gRPC then closes its own
     return true;
   });

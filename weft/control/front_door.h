@@ -1,7 +1,8 @@
 // Accepts the control plane's connections and shows out those that hold one without asking for anything.
 //
 // gRPC by itself keeps a connection whose client sends nothing, or a byte now and then: enough of those would use up
-// the switch's descriptors. Here every connection must make a request soon after it came, and again from time to time.
+// the switch's descriptors. Here every connection must make a request that is admitted soon after it came, and again
+// from time to time.
 #pragma once
 
 #include <chrono>
@@ -23,7 +24,7 @@ namespace weft::control {
 struct DoorLimits {
   std::size_t connections = 1024;
   std::size_t connections_per_host = 256;
-  std::chrono::milliseconds first_request{5'000};
+  std::chrono::milliseconds first_request{5'000};  // that is admitted
   std::chrono::milliseconds idle{60'000};
 };
 
@@ -50,13 +51,15 @@ class FrontDoor {
   // A request came over the connection that gRPC calls "fd:12": who sent it. While the result is held, the connection
   // may be silent. Nothing for one that has been shown out.
   [[nodiscard]] std::shared_ptr<const Visitor> request_from(const std::string& peer);
+  // That request was one that may be made: the connection may stay. Requests that are refused do not prolong it.
+  void admit(const std::string& peer);
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Connection {
     files::FileDescriptor copy;  // of gRPC's: to watch and to shut it
     std::shared_ptr<const Visitor> visitor;
-    bool asked = false;
+    bool admitted = false;
     Clock::time_point last;
   };
 

@@ -101,6 +101,7 @@ void require_private(const std::string& file) {
   if (stat(file.c_str(), &status) != 0) {
     throw KeysError("weft: the keys file '" + file + "' cannot be read: " + std::strerror(errno));
   }
+  if (S_ISDIR(status.st_mode)) throw KeysError("weft: the keys file '" + file + "' cannot be read: it is a folder");
   if ((status.st_mode & S_IROTH) != 0) {
     throw KeysError("weft: everybody on this machine can read the keys in '" + file + "'; chmod 600 it");
   }

@@ -118,6 +118,8 @@ void write_jobs(Writer& writer, const Status& status) {
           [](const JobStatus& j) { return j.counters.sums; });
   per_job(writer, status, "duplicates_total", counter, "Packets that were counted in already.",
           [](const JobStatus& j) { return j.counters.duplicates; });
+  per_job(writer, status, "answered_total", counter, "Of those, answered with their sum again.",
+          [](const JobStatus& j) { return j.counters.answered; });
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
+#include "weft/aggregation/admission.h"
 #include "weft/control/proof.h"
 
 namespace weft::control {
@@ -35,6 +37,11 @@ aggregation::JobSpec spec_of(const SetUp& request, int slots) {
   return spec;
 }
 
+Refused refused(const aggregation::Refusal& refusal) {
+  using Reason = aggregation::RefusalReason;
+  return {refusal.text, refusal.reason == Reason::kTooManyJobs || refusal.reason == Reason::kNoSlotsLeft};
+}
+
 std::string objection(const SetUp& request) {
   if (request.workers < 1 || request.workers > 65535 || request.rank >= request.workers) {
     return "rank " + std::to_string(request.rank) + " of " + std::to_string(request.workers) +
@@ -50,43 +57,49 @@ std::string objection(const SetUp& request) {
 }  // namespace
 
 std::variant<Placed, Refused> Sessions::join(const SetUp& request) {
-  if (const std::string reason = objection(request); !reason.empty()) return Refused{reason};
+  if (const std::string reason = objection(request); !reason.empty()) return Refused{reason, false};
   const std::lock_guard lock(mutex_);
   forget_ended();
   const auto found = records_.find(request.session);
   if (found == records_.end()) return create(request);
   Record& record = found->second;
-  if (record.job != request.job) return Refused{"this session is another job's"};
+  if (record.job != request.job) return Refused{"this session is another job's", false};
   if (record.workers != request.workers || record.packet_elements != request.packet_elements ||
       record.mode != request.mode) {
     return Refused{"the other workers of this session set it up for " + std::to_string(record.workers) +
-                   " workers and packets of " + std::to_string(record.packet_elements) + " elements, this one for " +
-                   std::to_string(request.workers) + " and " + std::to_string(request.packet_elements) +
-                   ", or for another packet format; give all workers the same configuration"};
+                       " workers and packets of " + std::to_string(record.packet_elements) +
+                       " elements, this one for " + std::to_string(request.workers) + " and " +
+                       std::to_string(request.packet_elements) +
+                       ", or for another packet format; give all workers the same configuration",
+                   false};
   }
   return place(request, record, *jobs_.admission(request.session));
 }
 
 Sessions::Answer Sessions::create(const SetUp& request) {
   clear_old_state(request);
-  const auto slots = quota(request);
-  if (const auto* refused = std::get_if<Refused>(&slots)) return *refused;
-  const auto answer = jobs_.admit(spec_of(request, std::get<int>(slots)), aggregation::steady_now());
-  if (const auto* refusal = std::get_if<aggregation::Refusal>(&answer)) return Refused{refusal->text};
+  std::size_t evicted = make_room_in_share(request);
+  const auto share = quota(request);
+  if (const auto* refused = std::get_if<Refused>(&share)) return *refused;
+  const int slots = std::get<int>(share);
+  evicted += make_room(request, slots);
+  const auto answer = jobs_.admit(spec_of(request, slots), aggregation::steady_now());
+  if (const auto* refusal = std::get_if<aggregation::Refusal>(&answer)) return refused(*refusal);
   const auto& admission = std::get<Admission>(answer);
   Record record{request.job, request.workers, request.packet_elements, request.mode, admission.slots, {}, {}};
   Answer placed = place(request, record, admission);
-  if (std::holds_alternative<Refused>(placed)) {
-    jobs_.end(request.session);
-  } else {
+  if (auto* place = std::get_if<Placed>(&placed)) {
+    place->evicted = evicted;
     records_.emplace(request.session, std::move(record));
+  } else {
+    jobs_.end(request.session);
   }
   return placed;
 }
 
 Sessions::Answer Sessions::place(const SetUp& request, Record& record, const Admission& admission) {
   const std::string reason = jobs_.place_worker(request.session, static_cast<int>(request.rank), request.address);
-  if (!reason.empty()) return Refused{reason};
+  if (!reason.empty()) return Refused{reason, false};
   const auto [place, first] = record.places.try_emplace(request.rank, request.address);
   const bool moved = !(place->second == request.address);
   place->second = request.address;
@@ -103,9 +116,50 @@ std::variant<int, Refused> Sessions::quota(const SetUp& request) const {
   }
   if (left < 1) {
     return Refused{"the sessions of job " + named(request.job) + " have all of its " +
-                   std::to_string(request.key->slots) + " slots; end one, or give the job more in the keys file"};
+                       std::to_string(request.key->slots) + " slots; end one, or give the job more in the keys file",
+                   true};
   }
   return static_cast<int>(request.slots == 0 ? left : std::min<std::int64_t>(left, request.slots));
+}
+
+std::vector<aggregation::JobStatus> Sessions::evictable() const {
+  auto all = jobs_.snapshot(aggregation::steady_now()).jobs;
+  std::erase_if(all, [&](const auto& job) { return job.idle <= evictable_; });
+  std::ranges::sort(all, std::ranges::greater{}, &aggregation::JobStatus::idle);
+  return all;
+}
+
+void Sessions::end(std::uint64_t session) {
+  jobs_.end(session);
+  records_.erase(session);
+}
+
+std::size_t Sessions::make_room_in_share(const SetUp& request) {
+  if (std::holds_alternative<int>(quota(request))) return 0;
+  const auto candidates = evictable();
+  const auto found = std::ranges::find(candidates, request.job, &aggregation::JobStatus::name);
+  if (found == candidates.end()) return 0;
+  end(found->session);
+  return 1;
+}
+
+std::size_t Sessions::make_room(const SetUp& request, int slots) {
+  const aggregation::SwitchLimits& limits = jobs_.limits();
+  if (aggregation::check_request(spec_of(request, slots), limits)) return 0;  // it is refused in any case
+  const auto now = jobs_.snapshot(aggregation::steady_now());
+  int left = now.slots - now.slots_assigned;
+  auto sessions = static_cast<int>(now.jobs.size());
+  std::vector<std::uint64_t> ending;
+  const auto enough = [&] { return sessions < limits.jobs && left >= std::max(slots, 1); };
+  for (const auto& job : evictable()) {
+    if (enough()) break;
+    ending.push_back(job.session);
+    left += job.slots;
+    --sessions;
+  }
+  if (!enough()) return 0;
+  for (const std::uint64_t session : ending) end(session);
+  return ending.size();
 }
 
 // SwitchML's packets carry no session: a host's new session takes the place of its old one, whose workers are gone.

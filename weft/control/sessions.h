@@ -1,6 +1,7 @@
 // The sessions that workers have set up at a switch, and what each job key may have of it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include <set>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "weft/aggregation/jobs.h"
 #include "weft/control/keys.h"
@@ -32,16 +34,20 @@ struct SetUp {
 
 struct Placed {
   aggregation::Admission admission;
-  bool news = true;  // false for a worker that only asks whether its session still stands
+  bool news = true;         // false for a worker that only asks whether its session still stands
+  std::size_t evicted = 0;  // idle sessions that were ended to make room
 };
 
 struct Refused {
   std::string reason;
+  bool no_room = false;  // else the request itself is wrong
 };
 
 class Sessions {
  public:
-  explicit Sessions(aggregation::Jobs& jobs) : jobs_(jobs) {}
+  // Where there is no room, sessions that were idle for longer than `evictable` give theirs: live ones come back.
+  explicit Sessions(aggregation::Jobs& jobs, aggregation::Duration evictable = std::chrono::seconds(30))
+      : jobs_(jobs), evictable_(evictable) {}
 
   // The first worker to come makes the job, others join it; one that comes again gets the same answer. After the switch
   // was restarted or the job was idle for too long, the first that comes again makes it anew.
@@ -66,10 +72,18 @@ class Sessions {
   [[nodiscard]] Answer create(const SetUp& request);
   [[nodiscard]] Answer place(const SetUp& request, Record& record, const aggregation::Admission& admission);
   [[nodiscard]] std::variant<int, Refused> quota(const SetUp& request) const;
+  // Ends sessions, those idle longest first, until there is room for one of so many slots; none if that is not enough.
+  std::size_t make_room(const SetUp& request, int slots);
+  // The same until the job's share has something left.
+  std::size_t make_room_in_share(const SetUp& request);
+  // Sessions that may be ended for another's sake, those idle longest first.
+  [[nodiscard]] std::vector<aggregation::JobStatus> evictable() const;
+  void end(std::uint64_t session);
   void forget_ended();
   void clear_old_state(const SetUp& request);
 
   aggregation::Jobs& jobs_;
+  aggregation::Duration evictable_;
   std::mutex mutex_;
   std::map<std::uint64_t, Record> records_;
 };

@@ -1,11 +1,14 @@
 #include "weft/control/socket.h"
 
 #include <ifaddrs.h>
+#include <linux/if_packet.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
+#include <string>
 #include <system_error>
 
 #include "weft/aggregation/socket_address.h"
@@ -14,6 +17,7 @@ namespace weft::control {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr int kOctets = 6;  // of a MAC address
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
 
@@ -22,6 +26,27 @@ aggregation::Address address_by(NameOf name_of, int fd) {
   socklen_t length = sizeof(name);
   if (name_of(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0 || name.sin_family != AF_INET) return {};
   return aggregation::from_socket_address(name);
+}
+
+// The addresses of this machine's interfaces of one family, with the interface's name.
+void for_each_address(sa_family_t family, const std::function<void(const std::string&, const sockaddr&)>& see) {
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return;
+  for (const ifaddrs* entry = interfaces; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
+    const std::string name = entry->ifa_name;  // "eth0:1" for a further address of eth0
+    see(name.substr(0, name.find(':')), *entry->ifa_addr);
+  }
+  freeifaddrs(interfaces);
+}
+
+std::string interface_of(std::uint32_t ipv4) {
+  std::string found;
+  for_each_address(AF_INET, [&](const std::string& name, const sockaddr& address) {
+    const auto& internet = reinterpret_cast<const sockaddr_in&>(address);
+    if (aggregation::from_socket_address(internet).ipv4 == ipv4) found = name;
+  });
+  return found;
 }
 
 }  // namespace
@@ -41,17 +66,17 @@ files::FileDescriptor listen_on(const aggregation::Address& address) {
 aggregation::Address local_address(int fd) { return address_by(getsockname, fd); }
 aggregation::Address remote_address(int fd) { return address_by(getpeername, fd); }
 
-bool is_own_address(std::uint32_t ipv4) {
-  if ((ipv4 >> 24) == 127) return true;
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return false;
-  bool own = false;
-  for (const ifaddrs* entry = interfaces; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    own |= aggregation::from_socket_address(*reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)).ipv4 == ipv4;
-  }
-  freeifaddrs(interfaces);
-  return own;
+bool is_own_address(std::uint32_t ipv4) { return (ipv4 >> 24) == 127 || !interface_of(ipv4).empty(); }
+
+std::uint64_t hardware_address(std::uint32_t ipv4) {
+  const std::string interface = interface_of(ipv4);
+  std::uint64_t found = 0;
+  for_each_address(AF_PACKET, [&](const std::string& name, const sockaddr& address) {
+    const auto& link = reinterpret_cast<const sockaddr_ll&>(address);
+    if (name != interface || link.sll_halen != kOctets) return;
+    for (int i = 0; i < kOctets; ++i) found = (found << 8) | link.sll_addr[i];
+  });
+  return found;
 }
 
 Bell::Bell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {

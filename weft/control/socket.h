@@ -16,6 +16,9 @@ namespace weft::control {
 [[nodiscard]] aggregation::Address remote_address(int fd);
 // Whether an address is this machine's own: loopback, or one of its interfaces'.
 [[nodiscard]] bool is_own_address(std::uint32_t ipv4);
+// The MAC address of the interface that has it, as SwitchML's messages carry it: 48 bits, the first octet highest. 0
+// for loopback, and for an address that no interface has.
+[[nodiscard]] std::uint64_t hardware_address(std::uint32_t ipv4);
 
 // An eventfd: ends another thread's poll.
 class Bell {

@@ -1,13 +1,28 @@
 #include "weft/process_group/memory.h"
 
 #include <ATen/ops/scalar_tensor.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
+
+#include <optional>
 
 #include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
 
 namespace weft::process_group {
 namespace {
+
+// For a change of a tensor that was made in torch.inference_mode(), which torch allows there only. Who delivers is
+// often another thread than the caller's, and no thread's mode is the tensor's.
+class ModeOf {
+ public:
+  explicit ModeOf(const at::Tensor& tensor) {
+    if (tensor.is_inference()) mode_.emplace();
+  }
+
+ private:
+  std::optional<c10::InferenceMode> mode_;
+};
 
 bool is_plain(const at::Tensor& x) { return x.device().is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg(); }
 
@@ -59,7 +74,14 @@ Target in_place_of(const at::Tensor& tensor) {
 }
 
 void Target::deliver() const {
-  if (!memory.is_same(tensor)) tensor.copy_(memory);
+  if (memory.is_same(tensor)) return;
+  const ModeOf mode(tensor);
+  tensor.copy_(memory);
+}
+
+void divide(const at::Tensor& memory, int ranks) {
+  const ModeOf mode(memory);
+  memory.div_(ranks);
 }
 
 void deliver_all(const std::vector<Target>& targets) {
@@ -72,11 +94,13 @@ Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks
 }
 
 void Reduction::prepare(const at::Tensor& memory) const {
-  if (scales()) memory.mul_(factor_.to(memory.device()));
+  if (!scales()) return;
+  const ModeOf mode(memory);
+  memory.mul_(factor_.to(memory.device()));
 }
 
 void Reduction::finish(const at::Tensor& memory) const {
-  if (op_ == mpi::ReduceOp::kMean) memory.div_(ranks_);
+  if (op_ == mpi::ReduceOp::kMean) divide(memory, ranks_);
 }
 
 at::Tensor Reduction::prepared(const at::Tensor& input) const {

@@ -28,6 +28,8 @@ struct Target {
 // The same, holding the tensor's contents already: for operations in place.
 [[nodiscard]] Target in_place_of(const at::Tensor& tensor);
 void deliver_all(const std::vector<Target>& targets);
+// Makes a sum over so many ranks their mean.
+void divide(const at::Tensor& memory, int ranks);
 
 // c10d's reductions on weft's: what to do before and after the ranks' values are combined.
 class Reduction {

@@ -35,6 +35,35 @@ void sum(aggregation::WorkerSession& session, const at::Tensor& memory) {
   }
 }
 
+// Where a sum is made. A mean's is wider than half precision, where a sum may overflow though the mean does not, and
+// would be rounded twice.
+Target working_memory(const at::Tensor& tensor, bool mean) {
+  const bool half = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+  if (!mean || !half) return in_place_of(tensor);
+  const at::Tensor detached = tensor.detach();
+  return {detached, detached.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous)};
+}
+
+// `divisor`: the number of ranks for a mean, 1 for a sum.
+Lane::Task task_of(std::vector<Target> targets, int divisor, std::chrono::milliseconds patience,
+                   const c10::intrusive_ptr<SmlWork>& work) {
+  Lane::Task task;
+  task.title = "all_reduce number " + std::to_string(work->getSequencenumber());
+  for (const Target& target : targets) task.elements += target.memory.numel();
+  task.done = std::make_shared<std::atomic<std::int64_t>>(0);
+  task.run = [targets = std::move(targets), divisor, patience, done = task.done](aggregation::WorkerSession& session) {
+    session.set_timeout(patience);
+    for (const Target& target : targets) {
+      sum(session, target.memory);
+      if (divisor > 1) divide(target.memory, divisor);
+      target.deliver();
+      *done += target.memory.numel();
+    }
+  };
+  task.conclude = [work](std::exception_ptr error) { work->conclude(std::move(error)); };
+  return task;
+}
+
 Membership members_of(const c10d::DistributedBackendOptions& options) {
   return {options.store, options.group_rank, options.group_size,
           std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)};
@@ -161,19 +190,11 @@ SmlGroup::WorkPtr SmlGroup::through_switch(const Tensors& tensors, const c10d::R
   {
     const std::lock_guard order(order_);
     const c10::AutoGradMode no_grad(false);
-    std::vector<Target> targets;
-    for (const at::Tensor& tensor : tensors) targets.push_back(in_place_of(tensor));
-    work = c10::make_intrusive<SmlWork>(lane_, rank_, type, ++sequence_, patience, tensors);
     const bool mean = op == c10d::ReduceOp::AVG;
-    lane_->add({[targets, mean, patience, ranks = size_](aggregation::WorkerSession& session) {
-                  session.set_timeout(patience);
-                  for (const Target& target : targets) {
-                    sum(session, target.memory);
-                    if (mean) target.memory.div_(ranks);
-                    target.deliver();
-                  }
-                },
-                [work](std::exception_ptr error) { work->conclude(std::move(error)); }});
+    std::vector<Target> targets;
+    for (const at::Tensor& tensor : tensors) targets.push_back(working_memory(tensor, mean));
+    work = c10::make_intrusive<SmlWork>(lane_, rank_, type, ++sequence_, patience, tensors);
+    lane_->add(task_of(std::move(targets), mean ? size_ : 1, patience, work));
     std::erase_if(pending_, [](const auto& entry) {
       const auto held = entry.lock();
       return !held || held->isCompleted();

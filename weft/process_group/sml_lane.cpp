@@ -18,10 +18,14 @@ std::exception_ptr refusal(const std::string& reason) {
 
 }  // namespace
 
-Lane::Lane(std::unique_ptr<Link> link) : link_(std::move(link)), thread_([this] { run(); }) {}
+Lane::Lane(std::unique_ptr<Link> link, Notice notice, const WatchOptions& watch)
+    : link_(std::move(link)),
+      notice_(std::move(notice)),
+      watch_(watch, notice_, [this](const std::string& heard) { stop(heard); }),
+      thread_([this] { run(); }) {}
 
 Lane::~Lane() {
-  give_up("it was destroyed");
+  stop("it was destroyed");  // which the others may do later
   close();
 }
 
@@ -33,13 +37,18 @@ void Lane::add(Task task) {
 }
 
 void Lane::give_up(const std::string& reason) {
+  if (stop(reason)) notice_.tell(reason);
+}
+
+bool Lane::stop(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
-    if (!reason_.empty()) return;
+    if (!reason_.empty()) return false;
     reason_ = reason;
   }
   link_->cancel(reason);
   changed_.notify_one();
+  return true;
 }
 
 void Lane::close() {
@@ -84,11 +93,13 @@ void Lane::carry_out(Task& task) {
       const std::lock_guard lock(mutex_);
       if (!reason_.empty()) std::rethrow_exception(refusal(reason_));
     }
+    watch_.begin({task.title, task.elements, [this, done = task.done] { return *done + link_->session().progress(); }});
     task.run(link_->session());
   } catch (const std::exception& error) {
     failure = std::current_exception();
     give_up(error.what());
   }
+  watch_.end();
   task.conclude(failure);
 }
 

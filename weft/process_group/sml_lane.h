@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "weft/process_group/sml_link.h"
+#include "weft/process_group/sml_watch.h"
 
 namespace weft::process_group {
 
@@ -21,9 +22,12 @@ class Lane {
   struct Task {
     std::function<void(aggregation::WorkerSession&)> run;
     std::function<void(std::exception_ptr)> conclude;  // told once, how it ended
+    std::string title;                                 // for messages
+    std::int64_t elements = 0;
+    std::shared_ptr<std::atomic<std::int64_t>> done;  // elements of tensors that are finished
   };
 
-  explicit Lane(std::unique_ptr<Link> link);
+  Lane(std::unique_ptr<Link> link, Notice notice, const WatchOptions& watch);
   // Ends what runs.
   ~Lane();
   Lane(const Lane&) = delete;
@@ -31,7 +35,7 @@ class Lane {
 
   // Throws if an earlier task failed: the ranks are then out of step.
   void add(Task task);
-  // Ends what runs and waits, and refuses what comes.
+  // Ends what runs and waits, refuses what comes, and lets the other ranks know.
   void give_up(const std::string& reason);
   // Lets the last sums reach the other ranks, then ends.
   void close();
@@ -41,13 +45,17 @@ class Lane {
  private:
   void run();
   void carry_out(Task& task);
+  // As give_up(), but among ourselves; false if it was so before.
+  bool stop(const std::string& reason);
 
   std::unique_ptr<Link> link_;
+  Notice notice_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool closing_ = false;
   std::string reason_;  // why it cannot be used; empty while it can
+  SumWatch watch_;
   std::thread thread_;
 };
 

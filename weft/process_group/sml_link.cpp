@@ -118,6 +118,8 @@ Link::Link(const Config& config, const LinkOptions& options) : config_(config), 
   request_.mode = mode_of(config);
   request_.packet_elements = static_cast<int>(config.general.packet_numel);
   request_.slots = static_cast<int>(config.general.max_outstanding_packets);
+  // SwitchML's packets carry no session: those of an earlier one from the same ports are known by their numbers.
+  if (request_.mode == Mode::kSwitchMl) request_.first_operation = static_cast<std::uint8_t>(options.session);
   request_.address = {own_address(config), transport->local().port};
   client_ = open_control_client(client_options(config));
   const control::Joined joined = client_->join(request_, seconds(config.weft.setup_timeout_s));
@@ -145,8 +147,8 @@ void Link::leave() noexcept {
 }
 
 void Link::cancel(const std::string& reason) {
+  session_->cancel(reason);  // first: rejoin() then ends with this reason
   cancelled_ = true;
-  session_->cancel(reason);
 }
 
 std::optional<aggregation::Admission> Link::rejoin() {

@@ -6,6 +6,8 @@
 #include <functional>
 #include <random>
 
+#include "weft/mpi/options.h"
+
 namespace weft::process_group {
 namespace {
 
@@ -149,8 +151,13 @@ std::shared_ptr<Lane> open_lane(const Membership& members, const aggregation::Co
   options.rank = members.rank;
   options.workers = members.size;
   options.timeout = members.timeout;
-  return together<std::shared_ptr<Lane>>(
-      meeting, "joined", [&] { return std::make_shared<Lane>(std::make_unique<Link>(config, options)); });
+  const WatchOptions watch{members.rank,
+                           config.general.controller_ip + ":" + std::to_string(config.general.controller_port),
+                           mpi::options().warn_after};
+  return together<std::shared_ptr<Lane>>(meeting, "joined", [&] {
+    return std::make_shared<Lane>(std::make_unique<Link>(config, options),
+                                  Notice(members.store, meeting.key("lane", "ended"), members.rank), watch);
+  });
 }
 
 }  // namespace weft::process_group

@@ -61,6 +61,12 @@ Transports open_transports(const aggregation::Address& listen, int ports) {
   return open_row(listen, ports);
 }
 
+const int kWantedBuffer = 2 * aggregation::UdpOptions{}.buffer_bytes;  // the kernel counts its own part, too
+
+int receive_buffer(const aggregation::Transport& transport) {
+  return dynamic_cast<const aggregation::UdpTransport&>(transport).receive_buffer();
+}
+
 aggregation::SwitchLimits with_port(aggregation::SwitchLimits limits, std::uint16_t port) {
   limits.port = port;
   return limits;
@@ -79,9 +85,17 @@ struct Daemon::Parts {
       : options(std::move(given)),
         transports(open_transports(options.listen, options.limits.ports)),
         data(transports.front()->local()),
+        buffer(receive_buffer(*transports.front())),
         jobs(with_port(options.limits, data.port), aggregation::random_epoch()),
         loop(jobs, std::move(transports)),
-        server({options.control, options.listen.ipv4, options.keys, options.open, {}}, jobs, counters) {
+        server({options.control, options.listen.ipv4, options.keys, options.open, {}, options.multihomed}, jobs,
+               counters) {
+    if (buffer < kWantedBuffer) {
+      spdlog::warn(
+          "the kernel gives each UDP socket {} KiB for packets that wait, not {}: bursts will be lost; raise "
+          "net.core.rmem_max, or start the switch with CAP_NET_ADMIN",
+          buffer >> 10, kWantedBuffer >> 10);
+    }
     if (options.with_http) http = std::make_unique<HttpServer>(options.http, pages(), counters);
     thread = std::thread([this] { loop.run(); });
   }
@@ -109,6 +123,7 @@ struct Daemon::Parts {
   Clock::time_point started = Clock::now();
   Transports transports;  // the loop's from the beginning
   aggregation::Address data;
+  int buffer;
   aggregation::Jobs jobs;
   aggregation::SwitchLoop loop;
   Server server;

@@ -18,6 +18,7 @@ struct DaemonOptions {
   bool with_http = true;
   JobKeys keys;
   bool open = false;               // without keys: admit other machines too
+  bool multihomed = false;         // without keys: workers' packets may come from elsewhere than their set-up
   std::chrono::seconds idle{600};  // a job without packets for so long gives its slots back
   aggregation::SwitchLimits limits;
 };

@@ -53,6 +53,8 @@ Passage Gate::pass(grpc::CallbackServerContext& context, const char* method,
     passage.status = {grpc::StatusCode::UNAUTHENTICATED, "weft-switch: " + decision.reason};
   } else if (decision.kind == Decision::Kind::kRefuse) {
     passage.status = {grpc::StatusCode::PERMISSION_DENIED, "weft-switch: " + decision.reason};
+  } else {
+    door_.admit(context.peer());
   }
   return passage;
 }

@@ -24,7 +24,7 @@ struct Server::Parts {
         door(options.listen, options.door, counters),
         gate(admission, door, counters),
         sessions(jobs),
-        session_service(gate, sessions, counters, options.data_address),
+        session_service(gate, sessions, counters, {options.data_address, options.multihomed}),
         membership_service(gate, sessions),
         sync_service(gate, meetings) {}
 

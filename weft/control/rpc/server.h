@@ -17,6 +17,7 @@ struct ServerOptions {
   JobKeys keys;
   bool open = false;  // without keys: admit other machines too
   DoorLimits door;
+  bool multihomed = false;  // without keys: workers' packets may come from elsewhere than their set-up
 };
 
 class Server {

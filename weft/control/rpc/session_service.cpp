@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "weft/control/rpc/metadata.h"
+#include "weft/control/socket.h"
 
 namespace weft::control::rpc {
 namespace {
@@ -59,22 +60,39 @@ grpc::Status SessionService::open(grpc::CallbackServerContext& context, const Ud
                 passage.status.error_message());
     return passage.status;
   }
-  const auto set_up = set_up_of(request, passage);
-  if (const auto* reason = std::get_if<std::string>(&set_up)) return gate_.bad_request(*reason);
-  const auto answer = sessions_.join(std::get<SetUp>(set_up));
-  if (const auto* refused = std::get_if<Refused>(&answer)) {
-    spdlog::warn("refused set-up: job '{}' rank {}: {}", passage.job, request.rank(), refused->reason);
-    return gate_.no_room(refused->reason);
-  }
-  const auto& [admission, news] = std::get<Placed>(answer);
+  const auto understood = set_up_of(request, passage);
+  if (const auto* reason = std::get_if<std::string>(&understood)) return gate_.bad_request(*reason);
+  const SetUp& set_up = std::get<SetUp>(understood);
+  if (const std::string reason = objection(set_up, passage); !reason.empty()) return refuse(set_up, {reason});
+  const auto answer = sessions_.join(set_up);
+  if (const auto* refused = std::get_if<Refused>(&answer)) return refuse(set_up, *refused);
+  const auto& [admission, news, evicted] = std::get<Placed>(answer);
   if (news) counters_.add(Event::kAdmitted);
+  if (evicted > 0) spdlog::info("ended {} session(s) that were idle, to make room for job '{}'", evicted, passage.job);
   context.AddTrailingMetadata(kAdmission, write_admission(admission));
   response.set_session_id(request.session_id());
-  response.set_ipv4(data_address_ != 0 ? data_address_ : passage.visitor->local.ipv4);
+  response.set_ipv4(places_.data != 0 ? places_.data : passage.visitor->local.ipv4);
+  response.set_mac(hardware_address(response.ipv4()));  // where SwitchML's DPDK clients send frames
   spdlog::log(news ? spdlog::level::info : spdlog::level::debug,
               "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots", passage.job, request.session_id(),
-              request.rank(), request.num_workers(), std::get<SetUp>(set_up).address.describe(), admission.slots);
+              request.rank(), request.num_workers(), set_up.address.describe(), admission.slots);
   return grpc::Status::OK;
+}
+
+// Results go where a worker says that it is. Who has no key could otherwise let the switch send them to anybody.
+std::string SessionService::objection(const SetUp& set_up, const Passage& passage) const {
+  const std::uint32_t from = passage.visitor->remote.ipv4;
+  const std::uint32_t to = set_up.address.ipv4;
+  if (set_up.key != nullptr || places_.multihomed || to == from) return "";
+  if (is_own_address(from) && is_own_address(to)) return "";
+  return "a worker that sets itself up from " + aggregation::Address{from, 0}.describe() + " wants its packets at " +
+         set_up.address.describe() +
+         ", which only a job with a key may (--jobs), or everybody where the switch is started with --multihomed";
+}
+
+grpc::Status SessionService::refuse(const SetUp& set_up, const Refused& refused) {
+  spdlog::warn("refused set-up: job '{}' rank {}: {}", set_up.job, set_up.rank, refused.reason);
+  return refused.no_room ? gate_.no_room(refused.reason) : gate_.bad_request(refused.reason);
 }
 
 grpc::ServerUnaryReactor* SessionService::RdmaSession(grpc::CallbackServerContext* context,

@@ -8,11 +8,15 @@
 
 namespace weft::control::rpc {
 
+struct Places {
+  std::uint32_t data = 0;   // where packets go; 0.0.0.0: the address at which the worker reached the control plane
+  bool multihomed = false;  // whether workers without a key may have packets from elsewhere than their set-up
+};
+
 class SessionService final : public switchml_proto::Session::CallbackService {
  public:
-  // `data_address`: where packets go; 0.0.0.0 stands for the address at which the worker reached the control plane.
-  SessionService(Gate& gate, Sessions& sessions, Counters& counters, std::uint32_t data_address)
-      : gate_(gate), sessions_(sessions), counters_(counters), data_address_(data_address) {}
+  SessionService(Gate& gate, Sessions& sessions, Counters& counters, const Places& places)
+      : gate_(gate), sessions_(sessions), counters_(counters), places_(places) {}
 
   grpc::ServerUnaryReactor* UdpSession(grpc::CallbackServerContext* context,
                                        const switchml_proto::UdpSessionRequest* request,
@@ -25,11 +29,14 @@ class SessionService final : public switchml_proto::Session::CallbackService {
   [[nodiscard]] grpc::Status open(grpc::CallbackServerContext& context,
                                   const switchml_proto::UdpSessionRequest& request,
                                   switchml_proto::UdpSessionResponse& response);
+  // Of what was understood: why it is not admitted; empty if it is.
+  [[nodiscard]] std::string objection(const SetUp& set_up, const Passage& passage) const;
+  [[nodiscard]] grpc::Status refuse(const SetUp& set_up, const Refused& refused);
 
   Gate& gate_;
   Sessions& sessions_;
   Counters& counters_;
-  std::uint32_t data_address_;
+  Places places_;
 };
 
 // weft's own addition.

@@ -1,0 +1,103 @@
+// Who gets a place at a switch that has few of them.
+#include "weft/control/sessions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace weft::control {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+constexpr auto kIdleAtOnce = aggregation::Duration(1);
+constexpr auto kNeverIdle = aggregation::Duration(1h);
+
+SetUp request(std::uint64_t session, int slots = 4, const JobKey* key = nullptr) {
+  SetUp request;
+  request.job = "a";
+  request.session = session;
+  request.workers = 2;
+  request.address = {0x7F000001, static_cast<std::uint16_t>(4000 + session)};
+  request.packet_elements = 256;
+  request.mode = aggregation::Mode::kExtended;
+  request.slots = slots;
+  request.key = key;
+  return request;
+}
+
+aggregation::SwitchLimits limits(int sessions, int slots) {
+  aggregation::SwitchLimits limits;
+  limits.jobs = sessions;
+  limits.slots = slots;
+  return limits;
+}
+
+std::size_t evicted(const std::variant<Placed, Refused>& answer) {
+  EXPECT_TRUE(std::holds_alternative<Placed>(answer));
+  return std::holds_alternative<Placed>(answer) ? std::get<Placed>(answer).evicted : 0;
+}
+
+TEST(Sessions, TheOneIdleLongestMakesRoomForAnother) {
+  for (const auto& few : {limits(2, 100), limits(100, 8)}) {  // of sessions; of slots
+    aggregation::Jobs jobs(few, 42);
+    Sessions sessions(jobs, kIdleAtOnce);
+    EXPECT_EQ(evicted(sessions.join(request(1))), 0U);
+    std::this_thread::sleep_for(2ms);
+    EXPECT_EQ(evicted(sessions.join(request(2))), 0U);
+    std::this_thread::sleep_for(2ms);
+    EXPECT_EQ(evicted(sessions.join(request(3))), 1U);
+    EXPECT_FALSE(jobs.admission(1).has_value());
+    EXPECT_TRUE(jobs.admission(2).has_value());
+    std::this_thread::sleep_for(2ms);
+    EXPECT_EQ(evicted(sessions.join(request(1))), 1U);  // who was sent away comes back
+    EXPECT_FALSE(jobs.admission(2).has_value());
+  }
+}
+
+TEST(Sessions, LiveOnesAreLeftAloneAndWantOfRoomIsToldApart) {
+  aggregation::Jobs jobs(limits(2, 100), 42);
+  Sessions sessions(jobs, kNeverIdle);
+  EXPECT_EQ(evicted(sessions.join(request(1))) + evicted(sessions.join(request(2))), 0U);
+  const auto third = sessions.join(request(3));
+  ASSERT_TRUE(std::holds_alternative<Refused>(third));
+  EXPECT_TRUE(std::get<Refused>(third).no_room);
+  auto impossible = request(4);
+  impossible.rank = 5;
+  const auto wrong = sessions.join(impossible);
+  ASSERT_TRUE(std::holds_alternative<Refused>(wrong));
+  EXPECT_FALSE(std::get<Refused>(wrong).no_room);
+}
+
+TEST(Sessions, NobodyIsSentAwayInVain) {
+  aggregation::Jobs jobs(limits(10, 8), 42);
+  Sessions sessions(jobs, kIdleAtOnce);
+  EXPECT_EQ(evicted(sessions.join(request(1))), 0U);
+  std::this_thread::sleep_for(2ms);
+  EXPECT_TRUE(std::holds_alternative<Refused>(sessions.join(request(2, 9))));  // more than there are
+  auto odd = request(3, 8);
+  odd.packet_elements = 65;
+  EXPECT_TRUE(std::holds_alternative<Refused>(sessions.join(odd)));
+  EXPECT_TRUE(jobs.admission(1).has_value());
+}
+
+TEST(Sessions, AJobsShareIsMadeRoomInToo) {
+  const JobKey key{"secret", 6, 0};
+  aggregation::Jobs jobs(limits(10, 100), 42);
+  Sessions sessions(jobs, kIdleAtOnce);
+  EXPECT_EQ(evicted(sessions.join(request(1, 6, &key))), 0U);
+  std::this_thread::sleep_for(2ms);
+  EXPECT_EQ(evicted(sessions.join(request(2, 6, &key))), 1U);
+  aggregation::Jobs others(limits(10, 100), 42);
+  Sessions full(others, kNeverIdle);
+  EXPECT_EQ(evicted(full.join(request(1, 6, &key))), 0U);
+  const auto refused = full.join(request(2, 6, &key));
+  ASSERT_TRUE(std::holds_alternative<Refused>(refused));
+  EXPECT_TRUE(std::get<Refused>(refused).no_room);
+  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("have all of its 6 slots"));
+}
+
+}  // namespace
+}  // namespace weft::control
