@@ -1,4 +1,5 @@
-// The layers of weft's own form: each a mapping of one kind, as `- conv: {maps: 20, kernel: 5}`.
+// The layers of weft's own form: each a mapping of one kind, as `- conv: {maps: 20, kernel: 5}`. Residual blocks have
+// lists of them.
 #pragma once
 
 #include <vector>
