@@ -47,6 +47,12 @@ std::string cut_of(const Extent& out, const RankPlan& plan, bool in_parts) {
   return in_parts ? tiles_text({out.maps}, {tiles}) : "whole";
 }
 
+// "whole, 2-3 of 8 layers" where ranks share a stack's layers.
+std::string stack_text(const LayerSpec& stack, const std::string& field, const RankPlan& plan) {
+  if (plan.copies == 1) return field;
+  return field + ", " + tiles_text({stack.depth}, {plan.copies}) + " of " + std::to_string(stack.depth) + " layers";
+}
+
 // The rows of layers one behind the other. `whole` is whether every rank has all of a vector that goes into them, and
 // becomes whether every rank has all that comes out.
 class Rows {
@@ -63,8 +69,10 @@ class Rows {
         add(layer.shortcut[i], sizes.shortcut[i], linear_follows, beside);
       whole = whole && beside;
     }
-    rows_.push_back({layer.name, kind_name(layer.kind), sizes.out.describe(), cut_of(sizes.out, plan_, !whole),
-                     parameter_count(layer, sizes)});
+    std::string has = cut_of(sizes.out, plan_, !whole);
+    if (layer.kind == LayerKind::kResidualStack) has = stack_text(layer, has, plan_);
+    rows_.push_back(
+        {layer.name, kind_name(layer.kind), sizes.out.describe(), std::move(has), parameter_count(layer, sizes)});
   }
 
   [[nodiscard]] const std::vector<LayerRow>& all() const noexcept { return rows_; }

@@ -102,8 +102,8 @@ class SpreadStack final : public Layer {
       layer_parallel::Layer layer;
       layer.parameters = {all_[i].value, all_[i + 1].value};
       layer.name = all_[i].name;
-      layer.function = [weight = all_[i].value, bias = all_[i + 1].value, padding = centred(spec_),
-                        spec = spec_](const layer_parallel::Tensors& x, double /*dt*/) {
+      layer.function = [weight = all_[i].value, bias = all_[i + 1].value, padding = centred(spec_), spec = spec_](
+                           const layer_parallel::Tensors& x, double /*dt*/) {
         return layer_parallel::Tensors{
             activated(at::conv2d(x.front(), weight, bias, at::IntArrayRef{1, 1}, padding), spec)};
       };

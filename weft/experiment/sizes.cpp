@@ -145,6 +145,11 @@ void check_model(const Experiment& experiment, const std::vector<LayerSizes>& si
   }
   check_names(model, problems);
   check_blocks(model, problems);
+  for (const Metric& metric : model.metrics) {
+    if (metric.largest < classes) continue;
+    problems.add(metric.place, "expected fewer than " + std::to_string(classes) + " outputs in '" + metric.name +
+                                   "', because there are as many classes, got " + std::to_string(metric.largest));
+  }
   for_each_layer(model.layers, [&](const LayerSpec& layer) {
     if (layer.parallel.levels < 2 || experiment.split.mode == SplitSpec::Mode::kNone) return;
     problems.add(layer.place, "expected split: none beside layer_parallel in '" + layer.name +
