@@ -79,7 +79,8 @@ TEST(LoadTest, NeonsFilesAreInDoublePrecisionUnlessTheySayOtherwise) {
   const auto with = [&](const std::string& type) {
     return replaced(text, "rng_seed: 0", "rng_seed: 0, default_dtype: " + type);
   };
-  for (const char* single : {"float32", "np.float32", "!!python/name:numpy.float32 ''", "!!python/name:numpy.float32 "}) {
+  for (const char* single :
+       {"float32", "np.float32", "!!python/name:numpy.float32 ''", "!!python/name:numpy.float32 "}) {
     EXPECT_FALSE(parse_experiment(with(single), "file.yaml").float64) << single;
   }
   for (const char* twice : {"float64", "numpy.float64", "!!python/name:numpy.float64 ''"}) {

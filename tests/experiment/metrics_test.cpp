@@ -2,6 +2,7 @@
 #include "weft/experiment/metrics.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

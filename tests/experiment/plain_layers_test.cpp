@@ -93,7 +93,7 @@ TEST(PlainLayersTest, MistakesHaveTheirPlaces) {
       {"    - residual: [conv: {maps: 3, kernel: 1}]\n", "f.yaml:4:7",
        "expected the layers of residual block 'layer0' to give 2 maps of 12 x 10"},
       {"    - residual: {layers: [relu], shortcut: [conv: {maps: 3, kernel: 1}]}\n", "f.yaml:4:7", "as its shortcut's"},
-      {"    - residual: [relu, [tanh]]\n", "f.yaml:4:23", "expected a layer as"},
+      {"    - residual: [relu, [tanh]]\n", "f.yaml:4:24", "expected a layer as"},
       {"    - residual: [relo]\n", "f.yaml:4:18", "did you mean 'relu'?"},
       {"    - residual: {shortcut: [relu]}\n", "f.yaml:4:17", "expected 'layers'"},
       {"    - residual: relu\n", "f.yaml:4:17", "to be a list"},

@@ -2,6 +2,7 @@
 #include "weft/experiment/stimuli.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include "tests/experiment/runs.h"
