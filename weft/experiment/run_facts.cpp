@@ -13,7 +13,7 @@ namespace weft::experiment {
 namespace {
 
 std::string split_text(const RankPlan& plan) {
-  if (plan.unsplit) return "none";
+  if (plan.unsplit) return plan.copies > 1 ? "layers of residual stacks" : "none";
   const std::string tiles = std::to_string(plan.tiles[0]) + " x " + std::to_string(plan.tiles[1]) + " tiles";
   return plan.shards == 1 ? tiles : std::to_string(plan.shards) + " parts of each batch, " + tiles + " each";
 }
