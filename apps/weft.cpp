@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,11 +52,27 @@ int launch(const RunOptions& options, int ranks, int argc, char** argv) {
   return status;
 }
 
-int train(const RunOptions& options, int argc, char** argv) {
+void require_ranks(const RunOptions& options, std::optional<int> said, int are) {
+  if (!said || *said == are) return;
+  throw weft::experiment::ExperimentError(options.file.string() + ": expected -n " + std::to_string(are) +
+                                          ", as many ranks as the launcher started, or none; got -n " +
+                                          std::to_string(*said));
+}
+
+// One rank has nobody who waits for it.
+[[noreturn]] void end_all_ranks(const weft::mpi::Team& world) {
+  std::fflush(nullptr);
+  // Not return: MPI would wait at its end for ranks that wait for this one.
+  if (world.size() > 1) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+  std::_Exit(EXIT_FAILURE);
+}
+
+int train(const RunOptions& options, std::optional<int> ranks, int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
   const auto world = weft::mpi::Team::world();
   try {
     weft::experiment::stop_on_signals();
+    require_ranks(options, ranks, world->size());
     return weft::experiment::run_experiment(options, world) == RunEnd::kStopped ? kInterrupted : EXIT_SUCCESS;
   } catch (const weft::mpi::SharedFailure& error) {
     const std::string text = error.what();
@@ -68,12 +85,12 @@ int train(const RunOptions& options, int argc, char** argv) {
     return kWrongInput;
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-    std::fprintf(stderr, "weft: rank %d: %s\n", world->rank(),
-                 torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
-    std::fflush(nullptr);
-    // Not return: MPI would wait at its end for ranks that wait for this one.
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-    std::_Exit(EXIT_FAILURE);
+    const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+    const std::string who = world->size() > 1 ? "weft: rank " + std::to_string(world->rank()) + ": "
+                            : text.starts_with("weft: ") ? ""
+                                                         : "weft: ";
+    std::fprintf(stderr, "%s%s\n", who.c_str(), text.c_str());
+    end_all_ranks(*world);
   }
 }
 
@@ -104,14 +121,15 @@ int main(int argc, char** argv) {
   CLI::App app{"Trains networks in parallel over MPI, from files that describe experiments"};
   app.require_subcommand(1);
   RunOptions options;
-  int ranks = 1;
+  std::optional<int> ranks;
 
   auto* train_command = app.add_subcommand("train", "run an experiment");
   auto* check_command = app.add_subcommand("check", "validate an experiment, and show how ranks would share it");
   for (auto* command : {train_command, check_command}) {
     command->add_option("file", options.file, "the experiment, in YAML")->required();
     command->add_option("-n", ranks, "how many ranks")->check(CLI::Range(1, 1'000'000));
-    command->add_option("--set", options.overrides, "key.key=value: instead of what the file says; may come again");
+    command->add_option("--set", options.overrides, "key.key=value: instead of what the file says; may come again")
+        ->allow_extra_args(false);
   }
   train_command->add_option("--out", options.out, "the run's folder; without it a new one in runs/");
   train_command->add_flag("--resume", options.resume, "go on from the latest checkpoint");
@@ -122,14 +140,14 @@ int main(int argc, char** argv) {
       {"compare", "two runs side by side"},
       {"tensorboard", "a run's metrics for TensorBoard"},
       {"sml-demo", "training with sums made by a switch in software"}};
-  for (const auto& [name, what] : parts) app.add_subcommand(name, what)->prefix_command();
+  for (const auto& [name, what] : parts) app.add_subcommand(name, what)->prefix_command()->set_help_flag();
 
   CLI11_PARSE(app, argc, argv);
   if (*train_command) {
-    const bool starts_ranks = ranks > 1 && !weft::experiment::under_launcher();
-    return starts_ranks ? launch(options, ranks, argc, argv) : train(options, argc, argv);
+    const bool starts_ranks = ranks.value_or(1) > 1 && !weft::experiment::under_launcher();
+    return starts_ranks ? launch(options, *ranks, argc, argv) : train(options, ranks, argc, argv);
   }
-  if (*check_command) return check(options, ranks);
+  if (*check_command) return check(options, ranks.value_or(1));
   for (const auto& [name, what] : parts) {
     if (app.got_subcommand(name)) return python(name, app.get_subcommand(name)->remaining());
   }

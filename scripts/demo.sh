@@ -6,10 +6,10 @@ weft=build/${WEFT_PRESET:-release}/bin/weft
 runs=$(mktemp -d "${TMPDIR:-/tmp}/weft-demo.XXXXXX")
 
 echo "A convolutional network learns to read digits, on 1 rank:"
-"$weft" train examples/experiments/mnist_tiles.yaml --out "$runs/1-rank"
+"$weft" train examples/experiments/mnist_convnet.yaml --out "$runs/1-rank"
 echo
 echo "The same from the same seed, each image in 2 x 2 tiles on 4 ranks:"
-"$weft" train -n 4 examples/experiments/mnist_tiles.yaml --out "$runs/4-ranks"
+"$weft" train -n 4 examples/experiments/mnist_convnet.yaml --out "$runs/4-ranks"
 echo
 echo "The same images, a network of 32 residual layers spread over 2 ranks:"
 "$weft" train -n 2 examples/experiments/mnist_layer_parallel.yaml --out "$runs/layers"

@@ -193,6 +193,16 @@ def _has_checkpoints(run: Path) -> bool:
     return any(checkpoint.step_of(path.name) is not None for path in (run / "checkpoints").glob("step-*"))
 
 
+def _write_page(file: Path, page: str) -> bool:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        print(f"weft compare: the page cannot be written: {error}", file=sys.stderr)
+        return False
+    print(file)
+    return True
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="weft compare", description="two runs side by side")
     parser.add_argument("a", type=Path, help="a run's folder")
@@ -217,9 +227,8 @@ def main(arguments: list[str] | None = None) -> int:
     for which, run in (("a", first), ("b", second)):
         for problem in run.problems:
             print(f"weft compare: {which}: {problem}", file=sys.stderr)
-    if chosen.html:
-        chosen.html.write_text(_page(first, second, curves, lines), encoding="utf-8")
-        print(chosen.html)
+    if chosen.html and not _write_page(chosen.html, _page(first, second, curves, lines)):
+        return 1
     if chosen.tolerance is None:
         return 0
     checkpoints = _has_checkpoints(chosen.a) or _has_checkpoints(chosen.b)

@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include <ctime>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <random>
-#include <sstream>
 
-#include "weft/experiment/problems.h"
+#include "tests/experiment/example_files.h"
 #include "weft/experiment/sizes.h"
 
 namespace weft::experiment {
@@ -19,30 +19,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
-
-const fs::path kExamples = WEFT_EXAMPLE_EXPERIMENTS;
-
-std::string text_of(const fs::path& file) {
-  std::ifstream stream(kExamples / file);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    static_cast<void>(parse_experiment(text, "file.yaml"));
-  } catch (const ExperimentError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(LoadTest, EveryExampleIsValid) {
   int count = 0;
@@ -73,22 +49,6 @@ TEST(LoadTest, TheConvnetOfTheReference) {
   EXPECT_EQ(sizes[4].in.values(), 800);
 }
 
-TEST(LoadTest, NeonsFilesAreInDoublePrecisionUnlessTheySayOtherwise) {
-  const std::string text = text_of("mnist_distarray_convnet.yaml");
-  EXPECT_TRUE(parse_experiment(text, "file.yaml").float64);
-  const auto with = [&](const std::string& type) {
-    return replaced(text, "rng_seed: 0", "rng_seed: 0, default_dtype: " + type);
-  };
-  for (const char* single :
-       {"float32", "np.float32", "!!python/name:numpy.float32 ''", "!!python/name:numpy.float32 "}) {
-    EXPECT_FALSE(parse_experiment(with(single), "file.yaml").float64) << single;
-  }
-  for (const char* twice : {"float64", "numpy.float64", "!!python/name:numpy.float64 ''"}) {
-    EXPECT_TRUE(parse_experiment(with(twice), "file.yaml").float64) << twice;
-  }
-  EXPECT_THAT(error_of(with("float16")), HasSubstr("expected float32 or float64 for 'default_dtype', got 'float16'"));
-}
-
 TEST(LoadTest, BothFamiliesDescribeTheSameNetwork) {
   const Experiment older = load_experiment(kExamples / "mnist_distarray_gb.yaml");
   const Experiment later = load_experiment(kExamples / "mnist_halopar_gb.yaml");
@@ -109,12 +69,12 @@ TEST(LoadTest, RulesAndBiasesOfLaterFiles) {
   EXPECT_EQ(experiment.split.mode, SplitSpec::Mode::kBatch);
   EXPECT_TRUE(experiment.model.layers[0].bias);
   EXPECT_DOUBLE_EQ(experiment.model.layers[1].rule->momentum.at(5), 0.5);
-  EXPECT_EQ(load_experiment(kExamples / "mnist_mlp.yaml").split.mode, SplitSpec::Mode::kNone);
+  EXPECT_EQ(load_experiment(kExamples / "mnist_numpy_mlp.yaml").split.mode, SplitSpec::Mode::kNone);
 }
 
 TEST(LoadTest, OverridesCount) {
   const Experiment experiment = load_experiment(
-      kExamples / "mnist_convnet.yaml", {"model.num_epochs=7", "backend.rng_seed=5", "datasets[0].shuffle=true"});
+      kExamples / "mnist_numpy_convnet.yaml", {"model.num_epochs=7", "backend.rng_seed=5", "datasets[0].shuffle=true"});
   EXPECT_EQ(experiment.model.epochs, 7);
   EXPECT_TRUE(experiment.dataset.shuffle);
   EXPECT_EQ(experiment.seed, 5U);
@@ -122,7 +82,7 @@ TEST(LoadTest, OverridesCount) {
 }
 
 TEST(LoadTest, MistakesHavePlacesAndAdvice) {
-  const std::string text = text_of("mnist_convnet.yaml");
+  const std::string text = text_of("mnist_numpy_convnet.yaml");
   EXPECT_THAT(error_of(replaced(text, "num_epochs", "num_epoch")),
               AllOf(HasSubstr("file.yaml:"), HasSubstr("unknown key 'num_epoch' in a model"),
                     HasSubstr("did you mean 'num_epochs'?"), HasSubstr("expected 'num_epochs' in a model, got none")));
@@ -136,7 +96,7 @@ TEST(LoadTest, MistakesHavePlacesAndAdvice) {
 }
 
 TEST(LoadTest, SizesThatDoNotFitAreNamed) {
-  const std::string text = text_of("mnist_convnet.yaml");
+  const std::string text = text_of("mnist_numpy_convnet.yaml");
   EXPECT_THAT(
       error_of(replaced(text, "nin: 800", "nin: 801")),
       HasSubstr("expected nin 800 in layer 'hidden', because layers up to 'pool2' give 50 maps of 4 x 4; got 801"));
@@ -150,7 +110,7 @@ TEST(LoadTest, SizesThatDoNotFitAreNamed) {
 
 // weft's own form, with this of the model and of the data.
 std::string plain(const std::string& model, const std::string& data = "") {
-  return "data: {set: toy_images, classes: 3, shape: [8, 8]" + data + "}\nmodel:\n" + model;
+  return "data: {set: blobs, classes: 3, shape: [8, 8]" + data + "}\nmodel:\n" + model;
 }
 
 TEST(LoadTest, WhatWouldFailLaterIsRefusedBefore) {
@@ -177,15 +137,56 @@ TEST(LoadTest, WhatWouldFailLaterIsRefusedBefore) {
               HasSubstr("expected a linear last layer"));
 }
 
+TEST(LoadTest, NamesAreTextThatFilesCanHave) {
+  for (const char* name : {"\"a\\nb\"", "\"a\\x7fb\"", "'\xff'", "'\xc3('"}) {
+    EXPECT_THAT(error_of(plain("  layers: [{linear: {outputs: 3, name: " + std::string(name) + "}}]\n")),
+                AnyOf(HasSubstr("expected a name that a file can have"), HasSubstr("expected YAML")))
+        << name;
+  }
+  EXPECT_EQ(error_of(plain("  layers: [{linear: {outputs: 3, name: \xc3\xa9t\xc3\xa9}}]\n")), "");
+}
+
+TEST(LoadTest, LayersThatNoMemoryHolds) {
+  const std::string wide = "  layers: [{linear: 1000000000}, {linear: 1000000000}, {linear: 3}]\n";
+  EXPECT_THAT(error_of(plain(wide)), HasSubstr("values and weights in layer 'layer1', got more"));
+  const std::string maps = "  layers: [{conv: {maps: 1000000000, kernel: 8, padding: 1000000}}, {linear: 3}]\n";
+  EXPECT_THAT(error_of(plain(maps)), HasSubstr("values and weights in layer 'layer0', got more"));
+}
+
+TEST(LoadTest, MadeUpSetsHaveTheirOwnClasses) {
+  const auto data = [](const std::string& set) { return "data: {set: " + set + "}\nmodel: {layers: [{linear: 2}]}\n"; };
+  EXPECT_EQ(error_of(data("toy_images")), "");
+  EXPECT_EQ(error_of(data("shapes, classes: 2")), "");
+  EXPECT_THAT(error_of(data("toy_images, classes: 3")), HasSubstr("'classes' of data"));
+  EXPECT_THAT(error_of(data("shapes, classes: 7")), HasSubstr("'classes' of data"));
+  EXPECT_THAT(error_of(data("blobs")), HasSubstr("expected 10 outputs"));
+}
+
+TEST(LoadTest, WhatOverridesGetWrongIsToldOfThem) {
+  const auto error_with = [](const std::string& override) -> std::string {
+    try {
+      static_cast<void>(load_experiment(kExamples / "mnist_tuned.yaml", {"seed=5", override}));
+    } catch (const ExperimentError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_with("model.epochs=3"), "");
+  EXPECT_EQ(error_with("model.epoch=3"), "--set model.epoch=3: unknown key 'epoch' in model; did you mean 'epochs'?");
+  EXPECT_THAT(error_with("model.epochs=many"), testing::StartsWith("--set model.epochs=many: expected 'epochs'"));
+  EXPECT_THAT(error_with("model.optimizer={type: adam, rat: 1}"),
+              HasSubstr("--set model.optimizer={type: adam, rat: 1}: unknown key 'rat'"));
+}
+
 TEST(LoadTest, SeveralMistakesAreToldAtOnce) {
-  std::string text = replaced(text_of("mnist_convnet.yaml"), "batch_size: &bs 100", "batch_size: &bs -1");
+  std::string text = replaced(text_of("mnist_numpy_convnet.yaml"), "batch_size: &bs 100", "batch_size: &bs -1");
   text = replaced(text, "stride: 2", "strid: 2");
   const std::string error = error_of(text);
   EXPECT_THAT(error, AllOf(HasSubstr("batch_size"), HasSubstr("did you mean 'stride'?")));
 }
 
 TEST(LoadTest, HugeNumbersAreRefused) {
-  const std::string text = text_of("mnist_convnet.yaml");
+  const std::string text = text_of("mnist_numpy_convnet.yaml");
   for (const char* huge : {"99999999999999999999999", "1e400", "9223372036854775807", "0x7fffffff", "1e9", ".inf"}) {
     EXPECT_NE(error_of(replaced(text, "num_epochs: 2", std::string("num_epochs: ") + huge)), "") << huge;
   }
@@ -217,6 +218,28 @@ TEST(LoadTest, LaughsAreRefusedInBoundedMemory) {
     EXPECT_LT(error.size(), 20'000U);
   }
   EXPECT_LT(peak() - before, 50'000);
+}
+
+double seconds_of_processor(const std::function<void()>& work) {
+  const std::clock_t before = std::clock();
+  work();
+  return static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+}
+
+// What took nine minutes: thousands of layers that are all one mapping of thousands of unknown keys.
+TEST(LoadTest, AliasesOfLargeMappingsAreReadInBoundedTime) {
+  const auto hostile = [](int keys, const std::string& key, int layers) {
+    std::string text = "layer: &l {linear: {outputs: 3";
+    for (int i = 0; i < keys; ++i) text += ", a" + std::to_string(i) + key + ": 1";
+    text += "}}\ndata: {set: blobs}\nmodel: {layers: [*l";
+    for (int i = 1; i < layers; ++i) text += ", *l";
+    return text + "]}\n";
+  };
+  EXPECT_THAT(error_of(hostile(20'000, "", 15'000)), HasSubstr("expected a mapping of at most 1000 keys"));
+  EXPECT_THAT(error_of(hostile(3, "", 15'000)), HasSubstr("expected at most 10000 layers"));
+  // A hundredth of the time in which the same was read before; sanitizers take a part of it back.
+  EXPECT_LT(seconds_of_processor([&] { EXPECT_NE(error_of(hostile(990, "", 9'990)), ""); }), 5);
+  EXPECT_LT(seconds_of_processor([&] { EXPECT_NE(error_of(hostile(990, "_dtype", 9'990)), ""); }), 5);
 }
 
 TEST(LoadTest, PlainFormMistakes) {

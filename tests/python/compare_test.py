@@ -233,6 +233,7 @@ def test_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found.relative == pytest.approx(0.25 / largest) and found.relative_name == "conv.weight"
     page = tmp_path / "page.html"
     assert compare.main([str(a), str(b), "--html", str(page)]) == 0
+    assert compare.main([str(a), str(b), "--html", str(tmp_path / "absent" / "page.html")]) == 1
     shown = capsys.readouterr().out
     assert "0.25" in shown and "conv.weight" in shown and "only a" in shown
     assert page.read_text().count('class="curve"') == 3

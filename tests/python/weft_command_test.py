@@ -86,7 +86,7 @@ def test_a_rank_that_sees_another_file(tmp_path: Path) -> None:
 def test_a_run_goes_on_only_with_its_own_batches(tmp_path: Path) -> None:
     file = toy_file(tmp_path)
     assert weft("train", file, "--set", "model.epochs=1", "--out", tmp_path / "run").returncode == 0
-    for setting, text in {"model.batch_size=16": "batch_size of 8", "seed=4": "seed of 3"}.items():
+    for setting, text in {"model.batch_size=16": "batch_size of 8", "seed=4": "seed of 3", "data.shuffle=false": "shuffle of 1"}.items():
         for ranks in ("1", "2"):
             done = weft("train", "-n", ranks, file, "--set", setting, "--resume", "--out", tmp_path / "run")
             assert done.returncode != 0
@@ -96,10 +96,57 @@ def test_a_run_goes_on_only_with_its_own_batches(tmp_path: Path) -> None:
 def test_a_used_folder_is_told_as_on_one_rank(tmp_path: Path) -> None:
     file = toy_file(tmp_path)
     assert weft("train", file, "--set", "model.epochs=1", "--out", tmp_path / "run").returncode == 0
-    done = weft("train", "-n", "2", file, "--out", tmp_path / "run")
+    for ranks in ("1", "2"):
+        done = weft("train", "-n", ranks, file, "--out", tmp_path / "run")
+        assert done.returncode == 2
+        assert done.stderr.count(f"expected a new folder for the run, got {tmp_path}/run") == 1
+        assert "communicator" not in done.stderr
+
+
+def test_options_come_in_any_order(tmp_path: Path) -> None:
+    file = toy_file(tmp_path)
+    done = weft("check", "--set", "model.epochs=1", "--set", "seed=4", file, "-n", "4")
+    assert done.returncode == 0, done.stderr
+    assert "--tolerance" in weft("compare", "--help").stdout
+    assert weft("train", "--help").returncode == 0
+
+
+def test_ranks_that_the_launcher_did_not_start(tmp_path: Path) -> None:
+    arguments = [str(LAUNCHER), "-n", "2", *command("train", "-n", "3", toy_file(tmp_path))]
+    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
-    assert f"weft: expected a new folder for the run, got {tmp_path}/run" in done.stderr
-    assert "communicator" not in done.stderr
+    assert done.stderr.count("expected -n 2, as many ranks as the launcher started, or none; got -n 3") == 1
+
+
+@pytest.mark.parametrize("ranks", ["1", "2"])
+def test_data_that_is_nowhere(tmp_path: Path, ranks: str) -> None:
+    arguments = command("train", "-n", ranks, EXAMPLES / "cifar10_distarray_gb.yaml", "--out", tmp_path / "run")
+    surroundings = {**environment(), "HOME": str(tmp_path)}
+    done = subprocess.run(arguments, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count(f"'{tmp_path}/data/CIFAR10': no such folder") == 1, done.stderr
+    assert "data_batch_1.bin test_batch.bin" in done.stderr and "WEFT_DATA is not set" in done.stderr
+    assert "curl" in done.stderr and "MPI_ABORT" not in done.stderr
+
+
+def test_runs_without_a_folder_get_one_each(tmp_path: Path) -> None:
+    file = toy_file(tmp_path)
+    for _ in range(2):
+        assert weft("train", file, "--set", "model.epochs=1", cwd=tmp_path).returncode == 0
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["toy", "toy-2"]
+    done = weft("train", file, "--set", "model.epochs=2", "--resume", cwd=tmp_path)
+    assert done.returncode == 0 and "going on from runs/toy-2/" in done.stdout, done.stdout
+    assert len(curve(tmp_path / "runs" / "toy-2")) == 2 * len(curve(tmp_path / "runs" / "toy"))
+
+
+def test_a_rank_says_that_it_makes_its_cache_again(tmp_path: Path) -> None:
+    file = tmp_path / "cached.yaml"
+    file.write_text(toy_file(tmp_path).read_text().replace("classes: 3", f"classes: 3, cache: '{tmp_path}/c_{{rank}}_{{size}}.bin'"))
+    for _ in range(2):
+        assert weft("train", "-n", "2", file, "--set", "model.epochs=1", cwd=tmp_path).returncode == 0
+    (tmp_path / "c_1_2-train.bin").write_bytes(b"something else")
+    done = weft("train", "-n", "2", file, "--set", "model.epochs=1", cwd=tmp_path)
+    assert done.returncode == 0 and "rank 1: " in done.stderr and "c_1_2-train.bin" in done.stderr, done.stderr
 
 
 def test_ranks_finish_together_without_checks(tmp_path: Path) -> None:
@@ -272,3 +319,25 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, ranks:
     done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"going on from {out}/checkpoints/step-{last:08}" in done.stdout
+
+
+def test_ctrl_c_of_the_launcher_leaves_a_checkpoint(tmp_path: Path) -> None:
+    """Open MPI's then asks its ranks to end, and ends them when they take long; what it prints and returns is its own."""
+    out = tmp_path / "run"
+    arguments = command("train", toy_file(tmp_path), "--out", out, "--set", "model.epochs=400")
+    job = subprocess.Popen(
+        [str(LAUNCHER), "-n", "2", *arguments], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not curve_so_far(out) and job.poll() is None:
+        time.sleep(0.05)
+    job.send_signal(signal.SIGINT)
+    assert job.wait(timeout=120) != 0
+    last = checkpoint_steps(out)[-1]
+    done = weft("train", "-n", "2", toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from {out}/checkpoints/step-{last:08}" in done.stdout
+
+
+def curve_so_far(run: Path) -> bool:
+    file = run / "metrics.jsonl"
+    return file.exists() and file.stat().st_size > 0

@@ -14,7 +14,7 @@ WEFT = BUILD / "bin" / "weft"
 
 TOY = """
 seed: 3
-data: {set: toy_images, images: 240, shape: [16, 12], classes: 3}
+data: {set: blobs, images: 240, shape: [16, 12], classes: 3}
 split: tiles
 checkpoint_every: 7
 model:
@@ -54,7 +54,8 @@ def weft(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Complete
 
 
 def curve(run: Path, name: str = "train/cost") -> dict[int, float]:
-    lines = (run / "metrics.jsonl").read_text().splitlines()
+    text = (run / "metrics.jsonl").read_text()
+    lines = text[: text.rfind("\n") + 1].splitlines()  # a killed run's last line may be a part of one
     points = [point for point in map(json.loads, lines) if point["name"] == name]
     return {point["step"]: float(point["value"]) for point in points}
 

@@ -46,10 +46,20 @@ def _kill(processes: list[int]) -> None:
             os.kill(process, signal.SIGKILL)
 
 
+def _wait_for_steps(job: subprocess.Popen[bytes], arguments: list[str | Path]) -> None:
+    metrics = Path(arguments[arguments.index("--out") + 1]) / "metrics.jsonl"
+    begun = metrics.stat().st_size if metrics.exists() else 0
+    while job.poll() is None and (metrics.stat().st_size if metrics.exists() else 0) <= begun:
+        time.sleep(0.02)
+
+
 def _train_until_killed(arguments: list[str | Path], dice: random.Random) -> bool:
     """Whether it was killed before it finished."""
     job = subprocess.Popen(command(*arguments), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(dice.uniform(0, LONGEST))
+    training = dice.random() < 0.8  # the others may find it at its start
+    if training:
+        _wait_for_steps(job, arguments)
+    time.sleep(dice.uniform(0, 1 if training else LONGEST))
     family = _children(job.pid)
     ranks = [process for process in family if _is_rank(process)]
     whole = dice.random() < 0.5 or not ranks

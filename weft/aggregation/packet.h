@@ -71,7 +71,7 @@ struct Shape {
 
 // Writes the head into `bytes`, which are packet_size() many; the caller fills in the body, then calls seal().
 [[nodiscard]] Body write_head(std::span<std::byte> bytes, const Head& head, const Shape& shape);
-// Extended: appends the tag over all that was written. SwitchML: nothing.
+// Extended: appends the tag over all that was written; 0 where the key is, which nobody was given. SwitchML: nothing.
 void seal(std::span<std::byte> bytes, Mode mode, const PacketKey& key);
 // Whether an extended packet was sealed with this key.
 [[nodiscard]] bool is_authentic(std::span<const std::byte> bytes, const PacketKey& key);

@@ -57,7 +57,7 @@ std::vector<std::int64_t> BatchOrder::lane(std::int64_t index) const {
 
 std::vector<std::int64_t> BatchOrder::owned(const partition::Range& lanes) const {
   std::vector<std::int64_t> images;
-  for (std::int64_t index = lanes.begin; index < lanes.end; ++index) {
+  for (std::int64_t index = lanes.begin; index < std::min(lanes.end, count_); ++index) {  // later ones are empty
     const auto more = lane(index);
     images.insert(images.end(), more.begin(), more.end());
   }
@@ -68,7 +68,7 @@ std::vector<std::int64_t> BatchOrder::owned(const partition::Range& lanes) const
 std::vector<std::vector<std::int64_t>> BatchOrder::epoch(std::int64_t epoch, const partition::Range& lanes) const {
   require_at_least(0, epoch, "an epoch");
   std::vector<std::vector<std::int64_t>> batches(static_cast<std::size_t>(this->batches()));
-  for (std::int64_t index = lanes.begin; index < lanes.end; ++index) {
+  for (std::int64_t index = lanes.begin; index < std::min(lanes.end, count_); ++index) {
     auto images = lane(index);
     if (options_.shuffle) RandomStream(options_.seed, {kShuffling, epoch, index}).shuffle(images);
     for (std::size_t i = 0; i < std::min(images.size(), batches.size()); ++i) batches[i].push_back(images[i]);

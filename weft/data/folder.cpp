@@ -38,7 +38,7 @@ Places where_to_look(const FolderSearch& search, const std::optional<fs::path>& 
   const char* data = std::getenv("WEFT_DATA");
   if (data != nullptr && *data != '\0') return {"WEFT_DATA", with_subfolders(expand_home(data), search)};
   if (search.sample) return {"make env", {*search.sample}};
-  return {"WEFT_DATA, which is not set", {}};
+  return {};
 }
 
 std::vector<std::string> missing_files(const fs::path& folder, const FolderSearch& search) {
@@ -68,7 +68,14 @@ fs::path find_folder(const FolderSearch& search, const std::optional<fs::path>& 
   for (const fs::path& folder : places.folders) {
     text.append("\n  ").append(quoted(folder)).append(": ").append(what_is_missing(folder, search));
   }
-  text.append("\nlooked there because of ").append(places.named_by).append(". ").append(search.advice);
+  if (places.folders.empty()) {
+    text.append(" no folder to look for");
+    for (const std::string& name : search.files) text.append(" ").append(name);
+    text.append(" in: WEFT_DATA is not set");
+  } else {
+    text.append("\nlooked there because of ").append(places.named_by);
+  }
+  text.append(". ").append(search.advice);
   throw DataError(text);
 }
 

@@ -21,8 +21,15 @@ double smallest_distance(const Tensor& outputs) {
                                               : std::numeric_limits<float>::epsilon();
 }
 
+// Torch's own binary cross entropy throws; a run that diverged shall show it in its curve.
+CostValue not_a_number(const Tensor& outputs) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  return {outputs.sum().mul(kNone), kNone};
+}
+
 CostValue binary_cross_entropy(const Tensor& outputs, const Tensor& targets, std::int64_t whole_size) {
   const auto images = static_cast<double>(whole_size);
+  if (outputs.isnan().any().item<bool>()) return not_a_number(outputs);
   const Tensor objective = at::binary_cross_entropy(outputs, targets, {}, at::Reduction::Sum).div(images);
   const at::NoGradGuard no_grad;
   const double near = smallest_distance(outputs);

@@ -1,6 +1,7 @@
 #include "weft/experiment/dataset.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -38,7 +39,7 @@ data::ImageOrigin limited(data::ImageOrigin origin, const std::optional<std::int
 
 data::KnownSet synthetic(const DatasetSpec& spec, std::uint64_t seed) {
   data::SyntheticOptions options;
-  options.picture = spec.classes > 2 ? data::Picture::kBlobs : data::Picture::kToyImages;
+  options.picture = data::parse_picture(spec.kind);
   options.count = spec.images;
   options.channels = spec.maps;
   options.height = spec.shape[0];
@@ -47,7 +48,7 @@ data::KnownSet synthetic(const DatasetSpec& spec, std::uint64_t seed) {
   options.seed = seed;
   data::SyntheticOptions later = options;
   later.first = options.count;
-  later.count = std::max<std::int64_t>(1, spec.images / 4);
+  later.count = spec.test_images.value_or(std::max<std::int64_t>(1, spec.images / 4));
   return {data::synthetic_origin(options, "train"), data::synthetic_origin(later, "test"), {}};
 }
 
@@ -60,16 +61,27 @@ struct Found {
   bool where_the_file_says = true;
 };
 
+// Where nobody has it either, both places were looked in.
+data::KnownSet elsewhere(const DatasetSpec& spec, const std::string& not_there) {
+  try {
+    return known_set(spec, std::nullopt);
+  } catch (const data::DataError& error) {
+    throw data::DataError(not_there + "\n" + error.what());
+  }
+}
+
 Found find_set(const Experiment& experiment, const Say& say) {
   const DatasetSpec& spec = experiment.dataset;
-  if (spec.kind == "toy_images") return {synthetic(spec, experiment.seed)};
+  if (spec.made_up()) return {synthetic(spec, experiment.seed)};
   if (spec.folder.empty()) return {known_set(spec, std::nullopt)};
+  std::string not_there;
   try {
     return {known_set(spec, spec.folder)};
-  } catch (const data::DataError&) {
+  } catch (const data::DataError& error) {
     if (!spec.folder_may_be_absent) throw;
+    not_there = error.what();
   }
-  Found found{known_set(spec, std::nullopt), false};
+  Found found{elsewhere(spec, not_there), false};
   say("no " + spec.kind + " in " + spec.folder.string() + ", taken from " +
       found.set.train.files.front().parent_path().string() + " instead");
   return found;
@@ -99,7 +111,10 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
   const Found found = find_set(experiment, say);
   for (const std::string& note : found.set.notes) say(note);
   data::CacheOptions cache;
-  cache.say = say;
+  // Every rank has a cache of its own.
+  cache.say = rank == 0 ? say : [rank](const std::string& word) {
+    std::fprintf(stderr, "weft: rank %ld: %s\n", static_cast<long>(rank), word.c_str());
+  };
   // A cache beside data that is not there would be of other data.
   if (found.where_the_file_says && plan.copies == 1) cache.path = expanded(experiment.dataset.cache);
   data::PartOptions options = part_options(experiment, plan, rank);

@@ -42,7 +42,7 @@ struct ModelSpec {
 };
 
 struct DatasetSpec {
-  std::string kind = "mnist";  // mnist, cifar10, toy_images
+  std::string kind = "mnist";  // mnist, cifar10; made up: toy_images, blobs, shapes
   Place place{};
   bool split = true;
   std::filesystem::path folder{};     // empty: where weft/data looks
@@ -50,12 +50,15 @@ struct DatasetSpec {
   double sample = 1;                  // the part of the training images that is used
   std::string cache{};                // serialized_path, with {rank} and {size}
   std::optional<std::int64_t> test_images{};
+  std::optional<std::int64_t> batch_size{};  // neon's datapar: the whole batch; the model then names a process's part
   bool shuffle = false;        // between epochs
   std::int64_t prefetch = 2;   // batches made ahead; 0: none, and no thread
-  std::int64_t images = 1000;  // toy_images': how many, and of what size
+  std::int64_t images = 1000;  // of made-up sets: how many, and of what size
   Sizes shape{8, 8};
   std::int64_t maps = 1;
   std::int64_t classes = 10;
+
+  [[nodiscard]] bool made_up() const { return kind != "mnist" && kind != "cifar10"; }
 };
 
 // How ranks share the work. Without a grid: the tiles as square as the number of ranks allows.

@@ -112,6 +112,10 @@ class TreeBuilder final : public YAML::EventHandler {
       if (done.keys.insert(entry.key).second) done.value->entries.push_back(std::move(entry));
     }
     const Place place = done.value->place;
+    if (done.keys.size() > limits_.keys) {
+      fail(place, "expected a mapping of at most " + std::to_string(limits_.keys) + " keys, got " +
+                      std::to_string(done.keys.size()));
+    }
     put(std::move(done.value), place);
   }
 

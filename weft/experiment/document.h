@@ -12,7 +12,7 @@
 
 namespace weft::experiment {
 
-// Lines and columns count from 1; line 0 is no place in the file.
+// Lines and columns count from 1; line 0 is no place in the file, line -k the k-th override.
 struct Place {
   std::int64_t line = 0;
   std::int64_t column = 0;
@@ -49,6 +49,7 @@ struct DocumentLimits {
   std::size_t bytes = std::size_t{1} << 20;
   std::size_t values = 100'000;  // aliases and merged entries count
   std::size_t depth = 64;
+  std::size_t keys = 1000;  // of one mapping, which readers look through again and again
 };
 
 // One document. Throws ExperimentError for what is no YAML, for several documents, keys twice or unknown anchors, and
@@ -59,7 +60,8 @@ struct DocumentLimits {
 [[nodiscard]] ValuePtr read_document(const std::filesystem::path& path, const DocumentLimits& limits = {});
 
 // `key.key[2].key=value`, the value in YAML: replaces what is there, or adds a key to a mapping that is there. A list's
-// item can also be named by its `name` entry. Throws ExperimentError where the path leads nowhere.
-void apply_override(Value& root, const std::string& assignment);
+// item can also be named by its `name` entry. What shares the value by an alias shares the change. Its place is line
+// -number. Throws ExperimentError where the path leads nowhere.
+void apply_override(Value& root, const std::string& assignment, std::int64_t number = 1);
 
 }  // namespace weft::experiment

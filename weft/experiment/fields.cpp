@@ -66,8 +66,13 @@ Fields::Fields(const Value& mapping, std::string what, Problems& problems)
 }
 
 Fields::~Fields() {
+  const auto is_known = [&](const std::string& key) {
+    return std::find(known_.begin(), known_.end(), key) != known_.end() ||
+           std::any_of(endings_.begin(), endings_.end(), [&](const std::string& end) { return key.ends_with(end); });
+  };
   for (const Entry& entry : value_.entries) {
-    if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
+    if (problems_.full()) return;
+    if (is_known(entry.key)) continue;
     const auto meant = text::nearest(entry.key, known_);
     problems_.add(entry.place, "unknown key '" + entry.key + "' in " + what_ + "; " +
                                    (meant ? "did you mean '" + *meant + "'?" : "known are " + text::listed(known_)));
@@ -179,10 +184,6 @@ void Fields::accept(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) static_cast<void>(take(key));
 }
 
-void Fields::accept_ending(const std::string& end) {
-  for (const Entry& entry : value_.entries) {
-    if (entry.key.ends_with(end)) known_.push_back(entry.key);
-  }
-}
+void Fields::accept_ending(const std::string& end) { endings_.push_back(end); }
 
 }  // namespace weft::experiment

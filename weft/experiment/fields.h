@@ -22,6 +22,7 @@ struct NumberRange {
 };
 constexpr IntegerRange kCount{.least = 0, .most = 1'000'000'000};
 constexpr IntegerRange kSize{.least = 1, .most = 1'000'000'000};
+constexpr IntegerRange kSeed{.least = 0, .most = std::int64_t{1} << 53};  // which checkpoints keep exactly
 constexpr NumberRange kNonNegative{.least = 0};
 constexpr NumberRange kFraction{.least = 0, .most = 1};
 constexpr NumberRange kShare{.least = 1e-9, .most = 1};      // of something that must not be empty
@@ -68,6 +69,7 @@ class Fields {
   std::string what_;
   Problems& problems_;
   std::vector<std::string> known_;
+  std::vector<std::string> endings_;  // of further keys
 };
 
 // A scalar's value. YAML's and Python's spellings of true and false; numbers as C++ writes them, finite.

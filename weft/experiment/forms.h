@@ -1,6 +1,8 @@
 // The two forms of an experiment's file: neon's objects with tags, and weft's own plain mappings.
 #pragma once
 
+#include <span>
+
 #include "weft/experiment/description.h"
 #include "weft/experiment/fields.h"
 
@@ -20,5 +22,8 @@ namespace weft::experiment {
 [[nodiscard]] Sizes pair_of(const std::optional<Sizes>& given, const Sizes& otherwise);
 // neon's meaning: from 1 up a percentage, below a fraction.
 [[nodiscard]] double fraction_of_sample(double sample_pct);
+
+// The layers of a list; none and a problem where they are more than anybody means.
+[[nodiscard]] std::span<const ValuePtr> layers_of(const Value& list, Problems& problems);
 
 }  // namespace weft::experiment

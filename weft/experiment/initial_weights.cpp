@@ -4,7 +4,9 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/partition/scramble.h"
@@ -28,8 +30,9 @@ at::Tensor initial_weights(const WeightInit& init, const Sizes& shape, std::int6
       return uniform(init.low, init.high);
     case WeightInit::Kind::kNormal:
       return at::randn(shape, generator, options).mul_(init.scale).add_(init.loc);
-    case WeightInit::Kind::kNodeNormalized: {
-      const double bound = init.scale / std::sqrt(static_cast<double>(fan_in));
+    case WeightInit::Kind::kNodeNormalized: {  // as neon has it: by the sum of a weight matrix's rows and columns
+      const std::int64_t fan_out = c10::multiply_integers(shape) / std::max<std::int64_t>(fan_in, 1);
+      const double bound = init.scale * std::sqrt(6.0 / static_cast<double>(fan_in + fan_out));
       return uniform(-bound, bound);
     }
     case WeightInit::Kind::kFanIn:
@@ -41,7 +44,8 @@ at::Tensor initial_weights(const WeightInit& init, const Sizes& shape, std::int6
 
 at::Tensor initial_biases(const WeightInit& init, std::int64_t count, std::int64_t fan_in, at::ScalarType type,
                           at::Generator& generator) {
-  if (init.kind == WeightInit::Kind::kFanIn) return initial_weights(init, {count}, fan_in, type, generator);
+  const bool drawn = init.draws_bias || init.kind == WeightInit::Kind::kFanIn;
+  if (drawn) return initial_weights(init, {count, 1}, fan_in, type, generator).flatten();
   return at::full({count}, init.bias, at::TensorOptions().dtype(type));
 }
 

@@ -145,6 +145,19 @@ Extent output_of(const LayerSpec& layer, const Extent& in, Problems& problems) {
   return in;
 }
 
+// Whether somebody may mean as much: beyond, sizes multiply to more than any machine's memory.
+void require_memory(const LayerSpec& layer, const LayerSizes& sizes, Problems& problems) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const Extent taps{is_windowed(layer.kind) || is_convolution(layer.kind) ? sizes.in.maps : sizes.in.values(),
+                    layer.kernel};
+  const bool weights = is_filter(layer.kind) || is_convolution(layer.kind) || layer.kind == LayerKind::kLinear;
+  std::int64_t count = 0;
+  const bool too_many = weights && (__builtin_mul_overflow(layer.outputs, taps.values(), &count) || count > kMost);
+  if (!too_many && sizes.out.values() <= kMost) return;
+  problems.add(layer.place, "expected at most " + std::to_string(kMost) + " values and weights in layer '" +
+                                layer.name + "', got more");
+}
+
 }  // namespace
 
 bool is_filter(LayerKind kind) { return kind == LayerKind::kConvolution || kind == LayerKind::kLocalFilter; }
@@ -162,7 +175,9 @@ std::string text_of(const Sizes& sizes) {
 
 LayerSizes sizes_of(const LayerSpec& layer, const Extent& in, Problems& problems) {
   if (layer.kind == LayerKind::kResidualBlock) return block_sizes(layer, in, problems);
-  return {in, output_of(layer, in, problems)};
+  const LayerSizes sizes{in, output_of(layer, in, problems)};
+  require_memory(layer, sizes, problems);
+  return sizes;
 }
 
 void for_each_layer(const std::vector<LayerSpec>& layers, const std::function<void(const LayerSpec&)>& visit) {

@@ -31,7 +31,8 @@ struct WeightInit {
   Kind kind = Kind::kFanIn;
   double low = 0, high = 1;   // uniform
   double loc = 0, scale = 1;  // normal; node_normalized takes the scale
-  double bias = 0;            // all biases
+  double bias = 0;            // all biases,
+  bool draws_bias = false;    // or drawn as the weights are
 };
 
 enum class LayerKind : std::uint8_t {
@@ -74,6 +75,7 @@ struct LayerSpec {
   std::optional<std::int64_t> declared_maps{};
   std::optional<Sizes> declared_shape{};
   std::optional<std::int64_t> declared_inputs{};
+  bool counts_bias = false;  // one more input may be declared: neon's bias is a weight of an input that is always 1
   std::int64_t outputs = 0;  // maps or nodes
   Sizes kernel{1, 1};
   Sizes stride{1, 1};

@@ -8,8 +8,10 @@ namespace weft::experiment {
 namespace {
 
 Experiment described(Value& root, const std::string& name, const std::vector<std::string>& overrides) {
-  for (const std::string& assignment : overrides) apply_override(root, assignment);
-  Problems problems(name);
+  for (std::size_t i = 0; i < overrides.size(); ++i) {
+    apply_override(root, overrides[i], static_cast<std::int64_t>(i) + 1);
+  }
+  Problems problems(name, overrides);
   Experiment experiment = root.tag.empty() ? read_plain_form(root, problems) : read_neon_form(root, problems);
   problems.throw_if_any();
   check_model(experiment, layer_sizes(experiment, problems), problems);

@@ -18,7 +18,7 @@ namespace weft::experiment {
 struct NeonLayerClass {
   LayerKind kind;
   bool split;
-  bool may_have_bias;
+  bool has_bias;
 };
 [[nodiscard]] std::optional<NeonLayerClass> neon_layer_class(const Value& value, Problems& problems);
 [[nodiscard]] std::optional<Activation> neon_activation(const Value& value, Problems& problems);

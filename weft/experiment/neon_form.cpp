@@ -30,13 +30,25 @@ bool wants_float64(Fields& fields) {
 
 void read_backend(const Value& value, Experiment& experiment, Problems& problems) {
   static_cast<void>(neon_class(value, "a backend",
-                               {"neon.backends._numpy.Numpy", "neon.backends.numpy.Numpy", "neon.backends.cpu.CPU",
-                                "neon.backends.unpadded.UnpaddedCPU"},
+                               {"neon.backends._numpy.Numpy", "neon.backends._numpy.Numpy64",
+                                "neon.backends.numpy.Numpy", "neon.backends.cpu.CPU", "neon.backends.cpu.CPUDist",
+                                "neon.backends.cpu.CPUDataDist", "neon.backends.unpadded.UnpaddedCPU"},
                                problems));
   Fields fields(value, "a backend", problems);
-  experiment.seed = static_cast<std::uint64_t>(fields.integer("rng_seed", kCount).value_or(0));
+  experiment.seed = static_cast<std::uint64_t>(fields.integer("rng_seed", kSeed).value_or(0));
   experiment.float64 = wants_float64(fields);
+  read_mode(fields, experiment.split);
+  fields.accept({"num_dev", "num_procs"});
   fields.accept_ending("_dtype");
+}
+
+// As many, and as large, as neon's own.
+void read_toy_images(Fields& fields, DatasetSpec& dataset) {
+  dataset.images = fields.integer("num_examples", kSize).value_or(128);
+  dataset.test_images = dataset.test_images.value_or(128);
+  dataset.maps = fields.integer("nifm", kSize).value_or(3);
+  dataset.shape = pair_of(fields.sizes("ifmshape"), {32, 32});
+  dataset.classes = fields.integer("num_classes", {.least = 2, .most = 2}).value_or(2);
 }
 
 void read_dataset(const Value& value, Experiment& experiment, Problems& problems) {
@@ -58,12 +70,9 @@ void read_dataset(const Value& value, Experiment& experiment, Problems& problems
   dataset.test_images = fields.integer("num_test_sample", kSize);
   dataset.shuffle =
       fields.boolean("shuffle").value_or(dataset.shuffle);  // weft's own key: neon takes images as they come
-  if (dataset.kind == "toy_images") {
-    dataset.images = fields.integer("num_examples", kSize).value_or(dataset.images);
-    dataset.shape = pair_of(fields.sizes("ifmshape"), dataset.shape);
-    dataset.classes = fields.integer("num_classes", {.least = 2, .most = 1000}).value_or(dataset.classes);
-  }
-  fields.accept({"backend", "raw_base_url"});
+  if (dataset.kind == "toy_images") read_toy_images(fields, dataset);
+  dataset.batch_size = fields.integer("batch_size", kSize);
+  fields.accept({"backend", "raw_base_url", "num_procs"});
   fields.accept_ending("_dtype");
 }
 
@@ -73,7 +82,10 @@ void read_gb_keys(Fields& fields, Pretraining& pretraining) {
   pretraining.initial_epochs = fields.integer("num_initial_epochs", kCount).value_or(0);
   pretraining.spot_check = fields.boolean("spot_check").value_or(false);
   pretraining.visualize = fields.boolean("visualize").value_or(false);
-  if (const Value* cost = fields.any("pretrain_cost")) static_cast<void>(neon_cost(*cost, fields.problems()));
+  const Value* const cost = fields.any("pretrain_cost");
+  if (cost != nullptr && neon_cost(*cost, fields.problems()).value_or(Cost::kSumSquared) != Cost::kSumSquared) {
+    fields.problems().add(cost->place, "expected SumSquaredDiffs as pretrain_cost: reconstructions have no classes");
+  }
 }
 
 void read_model(const Value& value, Experiment& experiment, Problems& problems) {
@@ -105,6 +117,8 @@ void read_model(const Value& value, Experiment& experiment, Problems& problems) 
     if (layer.sparsity == 0) layer.sparsity = sparsity;
   }
   read_mode(fields, experiment.split);
+  const bool in_batches = experiment.split.mode == SplitSpec::Mode::kBatch;
+  if (in_batches) model.batch_size = experiment.dataset.batch_size.value_or(model.batch_size);
   fields.accept({"backend", "dist_flag"});
   fields.accept_ending("_dtype");
 }

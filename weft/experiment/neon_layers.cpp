@@ -15,7 +15,7 @@ void read_rates(Fields& fields, LearningRule& rule, std::optional<double>& pretr
   }
 }
 
-void read_layer_sizes(Fields& fields, LayerSpec& layer) {
+void read_layer_sizes(Fields& fields, LayerSpec& layer, bool has_bias) {
   const bool windowed = layer.kind != LayerKind::kLinear;
   if (windowed) {
     fields.require("fshape");
@@ -23,9 +23,11 @@ void read_layer_sizes(Fields& fields, LayerSpec& layer) {
     layer.declared_shape = fields.sizes("ifmshape");
     layer.kernel = pair_of(fields.sizes("fshape"), {1, 1});
     layer.stride = pair_of(fields.sizes("stride"), {1, 1});
+    layer.padding = pair_of(fields.sizes("pad", kCount), {0, 0});
   } else {
     fields.require("nout");
     layer.declared_inputs = fields.integer("nin", kSize);
+    layer.counts_bias = has_bias;
     layer.outputs = fields.integer("nout", kSize).value_or(1);
   }
   const bool filters = layer.kind == LayerKind::kConvolution || layer.kind == LayerKind::kLocalFilter;
@@ -34,11 +36,13 @@ void read_layer_sizes(Fields& fields, LayerSpec& layer) {
   if (filters) layer.outputs = maps.value_or(1);
 }
 
-void read_weights(Fields& fields, LayerSpec& layer, bool may_have_bias) {
+// Without bias_init neon draws biases, a column of the weights, as it draws the others.
+void read_weights(Fields& fields, LayerSpec& layer, bool has_bias) {
+  layer.bias = has_bias;
   const Value* const init = fields.mapping("weight_init");
   if (init == nullptr) return;
   layer.init = read_weight_init(*init, fields.problems());
-  layer.bias = may_have_bias && init->find("bias_init") != nullptr;
+  layer.init.draws_bias = init->find("bias_init") == nullptr;
 }
 
 void read_pretraining(Fields& fields, LayerSpec& layer) {
@@ -57,7 +61,7 @@ LayerSpec read_layer(const Value& value, const LearningRule& model_rule, double 
   layer.split = known->split;
   Fields fields(value, "a " + value.tag.substr(value.tag.rfind('.') + 1), problems);
   layer.name = fields.text("name").value_or("");
-  read_layer_sizes(fields, layer);
+  read_layer_sizes(fields, layer, known->has_bias);
   LearningRule rule = model_rule;
   std::optional<double> pretrain_rate;
   read_rates(fields, rule, pretrain_rate);
@@ -72,7 +76,7 @@ LayerSpec read_layer(const Value& value, const LearningRule& model_rule, double 
   }
   const bool weights = layer.kind == LayerKind::kLinear || layer.kind == LayerKind::kConvolution ||
                        layer.kind == LayerKind::kLocalFilter;
-  if (weights) read_weights(fields, layer, known->may_have_bias);
+  if (weights) read_weights(fields, layer, known->has_bias);
   fields.accept({"backend", "batch_size", "pos", "dist_mode"});
   fields.accept_ending("_dtype");
   return layer;
@@ -94,7 +98,7 @@ LearningRule read_neon_rule(const Value& value, LearningRule rule, std::optional
   fields.require("lr_params");
   if (const Value* params = fields.mapping("lr_params")) {
     Fields numbers(*params, "lr_params", problems);
-    numbers.accept({"backend"});
+    numbers.accept({"backend", "weight_decay"});  // which neon reads and never applies
     read_rates(numbers, rule, pretrain_rate);
   }
   if (!known->ends_with("Momentum")) rule.momentum = {};
@@ -104,7 +108,8 @@ LearningRule read_neon_rule(const Value& value, LearningRule rule, std::optional
 std::vector<LayerSpec> read_neon_layers(const Value& list, const LearningRule& rule, double pretrain_rate,
                                         Problems& problems) {
   std::vector<LayerSpec> layers;
-  for (const ValuePtr& item : list.items) {
+  for (const ValuePtr& item : layers_of(list, problems)) {
+    if (problems.full()) break;
     layers.push_back(read_layer(*item, rule, pretrain_rate, problems));
     if (layers.back().name.empty()) layers.back().name = "layer" + std::to_string(layers.size() - 1);
   }

@@ -52,9 +52,19 @@ std::string what_is_there(const Value& value) {
   return value.kind == Value::Kind::kMapping ? "keys " + text::listed(names) : value.describe();
 }
 
+void put_at(const Place& place, Value& value) {
+  if (value.place.line == place.line) return;  // an alias, which was here before
+  value.place = place;
+  for (const ValuePtr& item : value.items) put_at(place, *item);
+  for (Entry& entry : value.entries) {
+    entry.place = place;
+    put_at(place, *entry.value);
+  }
+}
+
 }  // namespace
 
-void apply_override(Value& root, const std::string& assignment) {
+void apply_override(Value& root, const std::string& assignment, std::int64_t number) {
   const auto equals = assignment.find('=');
   if (equals == std::string::npos) fail(assignment, "expected key.key=value, got no '='");
   const auto steps = steps_of(assignment.substr(0, equals));
@@ -62,6 +72,7 @@ void apply_override(Value& root, const std::string& assignment) {
   const std::string written = assignment.substr(equals + 1);
   ValuePtr value = std::make_shared<Value>();
   if (!written.empty()) value = parse_document(written, "--set " + assignment);
+  put_at({-number, 1}, *value);
   Value* at = &root;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const bool last = i + 1 == steps.size();
@@ -71,12 +82,7 @@ void apply_override(Value& root, const std::string& assignment) {
       return;
     }
     if (found == nullptr) fail(assignment, "expected a '" + steps[i] + "', got " + what_is_there(*at));
-    if (last) {
-      // In place: whoever shares the value by an alias shares the change.
-      const Place place = (*found)->place;
-      **found = *value;
-      (*found)->place = place;
-    }
+    if (last) **found = *value;  // in place: whoever shares the value by an alias shares the change
     at = found->get();
   }
 }

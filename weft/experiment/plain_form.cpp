@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "weft/experiment/forms.h"
 #include "weft/experiment/plain_layers.h"
 
@@ -8,18 +10,19 @@ void read_data(const Value& value, DatasetSpec& data, Problems& problems) {
   data.place = value.place;
   Fields fields(value, "data", problems);
   fields.require("set");
-  data.kind = fields.choice("set", {"mnist", "cifar10", "toy_images"}).value_or("mnist");
+  data.kind = fields.choice("set", {"mnist", "cifar10", "toy_images", "blobs", "shapes"}).value_or("mnist");
   data.folder = fields.text("folder").value_or("");
   data.sample = fields.number("sample", kShare).value_or(1);
   data.cache = fields.text("cache").value_or("");
   data.test_images = fields.integer("test_images", kSize);
   data.shuffle = fields.boolean("shuffle").value_or(true);
   data.prefetch = fields.integer("prefetch", {.least = 0, .most = 1000}).value_or(data.prefetch);
-  if (data.kind == "toy_images") {
+  if (data.made_up()) {
     data.images = fields.integer("images", kSize).value_or(data.images);
     data.shape = pair_of(fields.sizes("shape"), data.shape);
     data.maps = fields.integer("maps", kSize).value_or(data.maps);
-    data.classes = fields.integer("classes", {.least = 2, .most = 1000}).value_or(data.classes);
+    const std::int64_t most = data.kind == "toy_images" ? 2 : data.kind == "shapes" ? 6 : 1000;
+    data.classes = fields.integer("classes", {.least = 2, .most = most}).value_or(std::min(most, data.classes));
   }
 }
 
@@ -42,6 +45,9 @@ void read_split(const Value& value, SplitSpec& split, Problems& problems) {
     } else {
       problems.add(fields.place_of("grid"), "expected 'grid' to be two numbers, of rows and columns of tiles");
     }
+  }
+  if (split.grid && split.mode != SplitSpec::Mode::kTiles) {
+    problems.add(fields.place_of("grid"), "expected 'grid' beside mode: tiles only, got " + mode);
   }
   split.batch_parts = fields.integer("batch_parts", kSize).value_or(1);
   split.strict_neon = fields.boolean("strict_neon").value_or(false);
@@ -81,7 +87,7 @@ Experiment read_plain_form(const Value& root, Problems& problems) {
   experiment.place = root.place;
   Fields fields(root, "the experiment", problems);
   experiment.name = fields.text("name").value_or("");
-  experiment.seed = static_cast<std::uint64_t>(fields.integer("seed", kCount).value_or(0));
+  experiment.seed = static_cast<std::uint64_t>(fields.integer("seed", kSeed).value_or(0));
   experiment.float64 = fields.choice("dtype", {"float32", "float64"}).value_or("float32") == "float64";
   experiment.predict = fields.boolean("evaluate").value_or(true);
   experiment.checkpoint_steps = fields.integer("checkpoint_every", kCount).value_or(0);

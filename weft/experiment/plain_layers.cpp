@@ -1,5 +1,6 @@
 #include "weft/experiment/plain_layers.h"
 
+#include "weft/experiment/forms.h"
 #include "weft/experiment/plain_kinds.h"
 
 namespace weft::experiment {
@@ -30,8 +31,8 @@ class LayerReader {
     if (depth_ > kDeepest)
       problems_.add(items.place,
                     "expected at most " + std::to_string(kDeepest) + " lists of layers in each other, got more");
-    for (const ValuePtr& item : items.items) {
-      if (depth_ > kDeepest || !may_have_another(item->place)) break;
+    for (const ValuePtr& item : layers_of(items, problems_)) {
+      if (depth_ > kDeepest || problems_.full() || !may_have_another(item->place)) break;
       layers.push_back(layer(*item));
     }
     --depth_;

@@ -23,7 +23,15 @@ void Problems::add(const Place& place, const std::string& text) {
   const bool known = std::any_of(lines_.begin(), lines_.end(), [&](const Line& line) {
     return line.place.line == place.line && line.place.column == place.column && line.text == text;
   });
-  if (!known && lines_.size() <= kShown) lines_.push_back({place, text});
+  if (!known && !full()) lines_.push_back({place, text});
+}
+
+bool Problems::full() const noexcept { return lines_.size() > kShown; }
+
+std::string Problems::shown(const Line& line) const {
+  const auto override = static_cast<std::size_t>(-line.place.line) - 1;
+  if (line.place.line >= 0 || override >= overrides_.size()) return located(file_, line.place, line.text);
+  return "--set " + overrides_[override] + ": " + line.text;
 }
 
 void Problems::throw_if_any() const {
@@ -34,7 +42,7 @@ void Problems::throw_if_any() const {
   });
   std::string text;
   for (std::size_t i = 0; i < std::min(sorted.size(), kShown); ++i) {
-    text.append(i == 0 ? "" : "\n").append(located(file_, sorted[i].place, sorted[i].text));
+    text.append(i == 0 ? "" : "\n").append(shown(sorted[i]));
   }
   if (sorted.size() > kShown) text.append("\n").append(file_).append(": and more");
   throw ExperimentError(text);

@@ -18,11 +18,15 @@ class ExperimentError : public std::runtime_error {
 
 class Problems {
  public:
-  explicit Problems(std::string file) : file_(std::move(file)) {}
+  // `overrides`: what places of a line below 0 mean; see apply_override().
+  explicit Problems(std::string file, std::vector<std::string> overrides = {})
+      : file_(std::move(file)), overrides_(std::move(overrides)) {}
 
   // "expected ..., got ...".
   void add(const Place& place, const std::string& text);
   [[nodiscard]] bool empty() const noexcept { return lines_.empty(); }
+  // Nobody will be told of more; who reads on only takes time.
+  [[nodiscard]] bool full() const noexcept;
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
   // "file:line:column: text" for each, in the order of the file. Throws ExperimentError if there are any.
   void throw_if_any() const;
@@ -32,7 +36,10 @@ class Problems {
     Place place;
     std::string text;
   };
+  [[nodiscard]] std::string shown(const Line& line) const;
+
   std::string file_;
+  std::vector<std::string> overrides_;
   std::vector<Line> lines_;
 };
 

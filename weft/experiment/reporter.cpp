@@ -1,6 +1,7 @@
 #include "weft/experiment/reporter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -53,6 +54,10 @@ void Reporter::step(const StepReport& report, const Training& training) {
   if (!speaks_) return;
   const Stage& stage = *report.stage;
   metric(curve(stage, "cost"), report.cost, stage.first_epoch + report.epoch + 1, training.progress().step);
+  if (!std::isfinite(report.cost) && !std::exchange(diverged_, true)) {
+    say("step " + std::to_string(training.progress().step) + ": the cost is no longer a finite number; the training " +
+        "diverged, and a smaller learning rate may help");
+  }
   if (!bar_) {
     const std::string title = stage.name + " " + std::to_string(report.epoch + 1) + "/" + std::to_string(stage.epochs);
     bar_ = std::make_unique<trace::ProgressBar>(title, training.batches());

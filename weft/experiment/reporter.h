@@ -35,6 +35,7 @@ class Reporter {
   bool speaks_;
   std::vector<Metric> metrics_wanted_;
   bool headed_ = false;
+  bool diverged_ = false;
   std::unique_ptr<trace::MetricsFile> metrics_;
   std::unique_ptr<trace::TensorBoardFile> events_;
   std::unique_ptr<trace::ProgressBar> bar_;

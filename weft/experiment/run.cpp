@@ -117,7 +117,7 @@ class ExperimentRun {
       if (!first_) return;
       folder_ = options_.out;
       if (folder_.empty())
-        folder_ = options_.resume ? fs::path("runs") / experiment_.name : fresh_folder("runs", experiment_.name);
+        folder_ = (options_.resume ? last_folder : fresh_folder)("runs", experiment_.name);
       const bool used = latest_checkpoint(folder_).has_value() || fs::exists(folder_ / "metrics.jsonl");
       if (used && !options_.resume) {
         throw ExperimentError("expected a new folder for the run, got " + folder_.string() +
@@ -165,6 +165,7 @@ class ExperimentRun {
   [[nodiscard]] std::map<std::string, double> order_of_images() const {
     return {{"seed", static_cast<double>(experiment_.seed)},
             {"batch_size", static_cast<double>(experiment_.model.batch_size)},
+            {"shuffle", experiment_.dataset.shuffle ? 1.0 : 0.0},
             {"batches", static_cast<double>(dataset_.train->batches())}};
   }
 

@@ -13,12 +13,23 @@ using Json = nlohmann::ordered_json;
 // Bytes that are no UTF-8 may stand in a name from a user's file.
 std::string text_of(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
+fs::path numbered(const fs::path& runs, const std::string& name, int number) {
+  return runs / (number == 1 ? name : name + "-" + std::to_string(number));
+}
+
 }  // namespace
 
 fs::path fresh_folder(const fs::path& runs, const std::string& name) {
-  fs::path folder = runs / name;
-  for (int i = 2; fs::exists(folder); ++i) folder = runs / (name + "-" + std::to_string(i));
-  return folder;
+  fs::create_directories(runs);
+  int number = 1;
+  while (!fs::create_directory(numbered(runs, name, number))) ++number;
+  return numbered(runs, name, number);
+}
+
+fs::path last_folder(const fs::path& runs, const std::string& name) {
+  int number = 1;
+  while (fs::exists(numbered(runs, name, number + 1))) ++number;
+  return numbered(runs, name, number);
 }
 
 void write_split(const fs::path& run, const std::vector<Row>& rows) {

@@ -8,8 +8,10 @@
 
 namespace weft::experiment {
 
-// runs/<name>, or the first of runs/<name>-2, -3, ... that is not there yet.
+// runs/<name>, or the first of runs/<name>-2, -3, ... that was not there yet: it is made, so that nobody else gets it.
 [[nodiscard]] std::filesystem::path fresh_folder(const std::filesystem::path& runs, const std::string& name);
+// The last one that fresh_folder() made; runs/<name> where there is none.
+[[nodiscard]] std::filesystem::path last_folder(const std::filesystem::path& runs, const std::string& name);
 
 // One row of split.json, in the order of its columns.
 using Row = std::vector<std::pair<std::string, std::string>>;

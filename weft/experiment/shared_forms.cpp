@@ -13,6 +13,7 @@ WeightInit read_weight_init(const Value& value, Problems& problems) {
   init.loc = fields.number("loc").value_or(init.loc);
   init.scale = fields.number("scale", kNonNegative).value_or(init.scale);
   init.bias = fields.number("bias_init").value_or(init.bias);
+  fields.accept({"dtype"});
   if (type == "uniform") init.kind = WeightInit::Kind::kUniform;
   if (type == "normal" || type == "gaussian") init.kind = WeightInit::Kind::kNormal;
   if (type == "node_normalized") init.kind = WeightInit::Kind::kNodeNormalized;
@@ -36,6 +37,14 @@ MomentumSchedule read_momentum(const Value& value, Problems& problems) {
     problems.add(fields.place_of("saturate_epoch"), "expected 'saturate_epoch' to be at least 'start_epoch'");
   }
   return schedule;
+}
+
+std::span<const ValuePtr> layers_of(const Value& list, Problems& problems) {
+  constexpr std::size_t kMost = 10'000;
+  if (list.items.size() <= kMost) return list.items;
+  problems.add(list.place, "expected at most " + std::to_string(kMost) + " layers, got " +
+                               std::to_string(list.items.size()) + "; a residual_stack has any depth");
+  return {};
 }
 
 Sizes pair_of(const std::optional<Sizes>& given, const Sizes& otherwise) {

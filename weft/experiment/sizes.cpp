@@ -1,11 +1,13 @@
 #include "weft/experiment/sizes.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "weft/experiment/description.h"
 #include "weft/experiment/layer_output.h"
+#include "weft/text/utf8.h"
 
 namespace weft::experiment {
 namespace {
@@ -22,8 +24,9 @@ void compare(const LayerSpec& layer, const Extent& in, const std::string& before
   if (layer.declared_shape && !in.shape.empty() && *layer.declared_shape != in.shape) {
     differs("ifmshape", text_of(*layer.declared_shape), text_of(in.shape));
   }
-  if (layer.declared_inputs && *layer.declared_inputs != in.values()) {
-    differs("nin", std::to_string(*layer.declared_inputs), std::to_string(in.values()));
+  const std::int64_t declared = layer.declared_inputs.value_or(in.values());
+  if (declared != in.values() && !(layer.counts_bias && declared == in.values() + 1)) {
+    differs("nin", std::to_string(declared), std::to_string(in.values()));
   }
 }
 
@@ -95,13 +98,16 @@ void check_last_layer(const ModelSpec& model, const LayerSizes& last, Problems& 
 }  // namespace
 
 bool can_name_a_file(const std::string& name) {
+  const bool printable = std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   return !name.empty() && name.size() <= 200 && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
+         printable && text::is_utf8(name);
 }
 
 std::int64_t Extent::values() const {
   std::int64_t count = maps;
-  for (const std::int64_t size : shape) count *= size;
+  for (const std::int64_t size : shape) {
+    if (__builtin_mul_overflow(count, size, &count)) return std::numeric_limits<std::int64_t>::max();
+  }
   return count;
 }
 
@@ -112,11 +118,11 @@ std::string Extent::describe() const {
 
 Extent image_extent(const DatasetSpec& dataset) {
   if (dataset.kind == "cifar10") return {3, {32, 32}};
-  if (dataset.kind == "toy_images") return {dataset.maps, dataset.shape};
+  if (dataset.made_up()) return {dataset.maps, dataset.shape};
   return {1, {28, 28}};
 }
 
-std::int64_t class_count(const DatasetSpec& dataset) { return dataset.kind == "toy_images" ? dataset.classes : 10; }
+std::int64_t class_count(const DatasetSpec& dataset) { return dataset.made_up() ? dataset.classes : 10; }
 
 std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& problems) {
   std::vector<LayerSizes> result;

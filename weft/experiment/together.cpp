@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -15,19 +16,26 @@
 
 #include "weft/collective/all_gather.h"
 #include "weft/collective/call.h"
+#include "weft/experiment/problems.h"
 
 namespace weft::experiment {
 namespace {
 
-// What `work` throws; empty if nothing.
-std::string problem_of(const std::function<void()>& work) {
+struct Problem {
+  std::string text{};       // empty: none
+  bool of_the_user = true;  // an ExperimentError
+};
+
+Problem problem_of(const std::function<void()>& work) {
   try {
     work();
-    return "";
+    return {};
+  } catch (const ExperimentError& error) {
+    return {error.what()};
   } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
+    return {error.what_without_backtrace(), false};
   } catch (const std::exception& error) {
-    return error.what();
+    return {error.what(), false};
   }
 }
 
@@ -67,14 +75,19 @@ std::string joined(const std::vector<std::string>& problems) {
 
 void together(const std::shared_ptr<mpi::Team>& team, const char* what, const std::function<void()>& work) {
   if (team->size() == 1) return work();
-  const std::string problem = problem_of(work);
+  const Problem problem = problem_of(work);
   const std::uint64_t signature = std::hash<std::string_view>{}(what);
   const mpi::Outcome outcome = collective::interruptible([&] {
     team->enter();
-    return team->agree(mpi::Direction::kForward, {.signature = signature, .failed = !problem.empty()});
+    return team->agree(mpi::Direction::kForward, {.signature = signature, .failed = !problem.text.empty()});
   });
   if (outcome.signature_min != outcome.signature_max) team->disagree(what);
-  if (outcome.any_failed) throw mpi::SharedFailure(joined(gathered(problem, team)));
+  if (!outcome.any_failed) return;
+  const std::string text = joined(gathered(problem.text, team));
+  const auto others = gathered(problem.of_the_user ? "" : "no", team);
+  const bool of_the_user = std::all_of(others.begin(), others.end(), [](const auto& word) { return word.empty(); });
+  if (of_the_user) throw ExperimentError(text);
+  throw mpi::SharedFailure(text);
 }
 
 }  // namespace weft::experiment
