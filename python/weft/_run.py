@@ -64,6 +64,12 @@ class Run:
         return self._text("config.yaml")
 
     @cached_property
+    def facts(self) -> dict[str, Any] | None:
+        """What the run was computed with, by name; runs of older versions have no such file."""
+        facts = self.json("run.json") if (self.folder / "run.json").exists() else None
+        return facts if isinstance(facts, dict) else None
+
+    @cached_property
     def split(self) -> Any:
         return self.json("split.json")
 

@@ -27,6 +27,7 @@ def render(run: Run) -> str:
     sections = [
         _cards(run.curves),
         _curves(run.curves),
+        _facts(run.facts),
         _split(run.split),
         *_pictures(run),
         _timeline(run),
@@ -89,6 +90,12 @@ def _curves(curves: dict[str, list[Scalar]]) -> Markup | None:
         for title, names in groups(drawn).items()
     ]
     return section("Curves", element("div", *charts, class_="charts"))
+
+
+def _facts(facts: dict[str, Any] | None) -> Markup | None:
+    if not facts:
+        return None
+    return section("Run", table(["", ""], [[name, _cell(value)] for name, value in facts.items()]))
 
 
 def _split(split: Any) -> Markup | None:

@@ -33,7 +33,9 @@ model:
     - conv: {maps: 2, kernel: 3, padding: 1}
     - batch_norm
     - dropout: 0.3
+    - residual: [conv: {maps: 2, kernel: 3, padding: 1}, batch_norm, dropout: 0.1, {group_norm: 2}]
     - linear: {outputs: 6, activation: relu}
+    - residual: {layers: [linear: 6, layer_norm], shortcut: [linear: 6]}
     - linear: 3
 )";
 

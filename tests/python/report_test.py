@@ -68,6 +68,7 @@ def test_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [curve["data-name"] for curve in page.with_class("curve")] == ["train/loss", "test/loss", "test/error"]
     assert page.count("img") == 3 and page.count("rect") == 4
     assert "12 x 12" in page.text and "num_epochs: 2" in text
+    assert "float64" in page.text and "mnist in somewhere" in page.text
     assert capsys.readouterr().err == ""
 
 

@@ -79,6 +79,7 @@ def write_whole_run(run: Path) -> None:
         [*metrics("train/loss", losses), *metrics("test/loss", losses[::10]), *metrics("test/error", [0.3, 0.2, 0.15])],
     )
     (run / "config.yaml").write_text("model: !obj:neon.models.mlp.MLP { num_epochs: 2 }\n")
+    (run / "run.json").write_text(json.dumps({"dtype": "float64", "ranks": "4", "data": "mnist in somewhere"}))
     (run / "split.json").write_text(json.dumps([{"layer": "conv1", "whole": "20 x 24 x 24", "rank 0": "12 x 12"}]))
     events = [*spans(0, 0, "train/forward", [(0, 100), (300, 120)]), *spans(1, 0, "train/forward", [(10, 100)])]
     events += spans(0, 1, "data/make batch", [(20, 30)])

@@ -121,6 +121,7 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
   const data::LoaderOptions loading{.prefetch = experiment.dataset.prefetch,
                                     .type = experiment.float64 ? at::kDouble : at::kFloat};
   Dataset dataset;
+  if (!found.set.train.files.empty()) dataset.folder = found.set.train.files.front().parent_path();
   dataset.train = std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
   options.order.shuffle = false;
   options.sample_pct = 100;

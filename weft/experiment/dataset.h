@@ -1,6 +1,7 @@
 // The images of an experiment: this rank's part of them, in batches.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@ namespace weft::experiment {
 struct Dataset {
   std::unique_ptr<data::Loader> train;
   std::unique_ptr<data::Loader> test;
+  std::filesystem::path folder{};  // where its files are; empty of one without files
 };
 
 // `say` gets what a user should know: a cache that was made again, a folder that is not there. Throws data::DataError.

@@ -21,6 +21,13 @@ struct Pretraining {
   bool visualize = false;
 };
 
+// Measured besides cost and error.
+struct Metric {
+  std::string name{};
+  std::int64_t largest = 0;  // images whose class is not among so many largest outputs; 0: the area under the curve
+  Place place{};
+};
+
 struct ModelSpec {
   std::string name{};  // Convnet, MLP, GB, or the plain form's own
   Place place{};
@@ -30,6 +37,7 @@ struct ModelSpec {
   LearningRule rule{};
   Cost cost = Cost::kBinaryCrossEntropy;
   Pretraining pretraining{};
+  std::vector<Metric> metrics{};
   std::vector<LayerSpec> layers{};
 };
 

@@ -29,10 +29,12 @@ Evaluation evaluate(const Experiment& experiment, const Mesh& mesh, const Networ
   const std::int64_t classes = class_count(experiment.dataset);
   // The confusion's counts, and behind them cost and images.
   Tensor sums = at::zeros({classes * classes + 2}, at::kDouble);
+  Metrics metrics(experiment.model.metrics);
   images.start(0);
   while (const auto batch = images.next()) {
     const Tensor outputs = network.forward(batch->images, {});
     const std::int64_t count = batch->labels.numel();
+    metrics.add(outputs, batch->labels);
     if (count == 0) continue;
     const Tensor cells = batch->labels.mul(classes).add(outputs.argmax(1));
     sums.narrow(0, 0, classes * classes).add_(at::bincount(cells, {}, classes * classes));
@@ -42,6 +44,7 @@ Evaluation evaluate(const Experiment& experiment, const Mesh& mesh, const Networ
   }
   if (mesh.shards()->size() > 1) sums = collective::all_reduce(sums, mesh.shards());
   Evaluation result;
+  result.metrics = metrics.values(mesh.shards());
   result.images = static_cast<std::int64_t>(sums[classes * classes + 1].item<double>());
   result.confusion = table_of(sums, classes);
   std::int64_t right = 0;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/data/loader.h"
+#include "weft/experiment/metrics.h"
 #include "weft/experiment/network.h"
 
 namespace weft::experiment {
@@ -13,6 +14,7 @@ struct Evaluation {
   double error = 0;  // the part of the images whose class is not the largest output
   std::int64_t images = 0;
   std::vector<std::vector<std::int64_t>> confusion{};  // [class][answer]
+  MetricValues metrics{};                              // the experiment's own
 };
 
 // All images of the loader. The same on every rank. Collective.

@@ -6,10 +6,11 @@ namespace weft::experiment {
 namespace {
 
 std::int64_t parameter_count(const LayerSpec& spec, const LayerSizes& sizes) {
-  const std::int64_t taps = sizes.in.maps * spec.kernel[0] * spec.kernel[1];
+  const std::int64_t taps = sizes.in.maps / spec.groups * spec.kernel[0] * spec.kernel[1];
   const std::int64_t bias = spec.bias ? spec.outputs : 0;
   switch (spec.kind) {
     case LayerKind::kConvolution:
+    case LayerKind::kTransposedConvolution:
       return spec.outputs * taps + bias;
     case LayerKind::kLocalFilter:
       return sizes.out.values() * taps;
@@ -17,6 +18,11 @@ std::int64_t parameter_count(const LayerSpec& spec, const LayerSizes& sizes) {
       return spec.outputs * sizes.in.values() + bias;
     case LayerKind::kBatchNorm:
       return 2 * sizes.in.maps;
+    case LayerKind::kGroupNorm:
+    case LayerKind::kInstanceNorm:
+      return spec.affine ? 2 * sizes.in.maps : 0;
+    case LayerKind::kLayerNorm:
+      return spec.affine ? 2 * sizes.in.values() : 0;
     case LayerKind::kResidualStack:
       return spec.depth * (sizes.in.maps * taps + sizes.in.maps);
     default:
@@ -40,6 +46,41 @@ std::string cut_of(const Extent& out, const RankPlan& plan, bool in_parts) {
   if (!out.shape.empty()) return tiles_text(out.shape, plan.tiles);
   return in_parts ? tiles_text({out.maps}, {tiles}) : "whole";
 }
+
+// "whole, 2-3 of 8 layers" where ranks share a stack's layers.
+std::string stack_text(const LayerSpec& stack, const std::string& field, const RankPlan& plan) {
+  if (plan.copies == 1) return field;
+  return field + ", " + tiles_text({stack.depth}, {plan.copies}) + " of " + std::to_string(stack.depth) + " layers";
+}
+
+// The rows of layers one behind the other. `whole` is whether every rank has all of a vector that goes into them, and
+// becomes whether every rank has all that comes out.
+class Rows {
+ public:
+  explicit Rows(const RankPlan& plan) : plan_(plan) {}
+
+  void add(const LayerSpec& layer, const LayerSizes& sizes, bool linear_follows, bool& whole) {
+    if (layer.kind == LayerKind::kGlobalAverage) whole = true;
+    if (layer.kind == LayerKind::kLinear) whole = whole || !linear_follows;
+    if (layer.kind == LayerKind::kResidualBlock) {
+      bool beside = whole;
+      for (std::size_t i = 0; i < layer.body.size(); ++i) add(layer.body[i], sizes.body[i], linear_follows, whole);
+      for (std::size_t i = 0; i < layer.shortcut.size(); ++i)
+        add(layer.shortcut[i], sizes.shortcut[i], linear_follows, beside);
+      whole = whole && beside;
+    }
+    std::string has = cut_of(sizes.out, plan_, !whole);
+    if (layer.kind == LayerKind::kResidualStack) has = stack_text(layer, has, plan_);
+    rows_.push_back(
+        {layer.name, kind_name(layer.kind), sizes.out.describe(), std::move(has), parameter_count(layer, sizes)});
+  }
+
+  [[nodiscard]] const std::vector<LayerRow>& all() const noexcept { return rows_; }
+
+ private:
+  const RankPlan& plan_;
+  std::vector<LayerRow> rows_;
+};
 
 }  // namespace
 
@@ -69,6 +110,24 @@ std::string kind_name(LayerKind kind) {
       return "global_average_pool";
     case LayerKind::kResidualStack:
       return "residual_stack";
+    case LayerKind::kTransposedConvolution:
+      return "conv_transpose";
+    case LayerKind::kUpsample:
+      return "upsample";
+    case LayerKind::kAdaptiveAveragePool:
+      return "adaptive_average_pool";
+    case LayerKind::kAdaptiveMaxPool:
+      return "adaptive_max_pool";
+    case LayerKind::kFlatten:
+      return "flatten";
+    case LayerKind::kGroupNorm:
+      return "group_norm";
+    case LayerKind::kInstanceNorm:
+      return "instance_norm";
+    case LayerKind::kLayerNorm:
+      return "layer_norm";
+    case LayerKind::kResidualBlock:
+      return "residual";
   }
   return "";
 }
@@ -77,20 +136,15 @@ std::vector<LayerRow> explain(const Experiment& experiment, const RankPlan& plan
   Problems problems(experiment.file);
   const auto sizes = layer_sizes(experiment, problems);
   problems.throw_if_any();
-  std::vector<LayerRow> rows;
   const auto& layers = experiment.model.layers;
   std::size_t last_linear = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].kind == LayerKind::kLinear) last_linear = i;
   }
+  Rows rows(plan);
   bool whole = false;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    whole = whole || layers[i].kind == LayerKind::kGlobalAverage;
-    const bool in_parts = !whole && i < last_linear;
-    rows.push_back({layers[i].name, kind_name(layers[i].kind), sizes[i].out.describe(),
-                    cut_of(sizes[i].out, plan, in_parts), parameter_count(layers[i], sizes[i])});
-  }
-  return rows;
+  for (std::size_t i = 0; i < layers.size(); ++i) rows.add(layers[i], sizes[i], i < last_linear, whole);
+  return rows.all();
 }
 
 }  // namespace weft::experiment

@@ -67,10 +67,14 @@ struct LayerContext {
 [[nodiscard]] LayerPtr make_batch_norm(const LayerContext& context);
 [[nodiscard]] LayerPtr make_pointwise_layer(const LayerContext& context, spatial::LayoutPtr& layout);
 [[nodiscard]] LayerPtr make_residual_stack(const LayerContext& context, spatial::LayoutPtr& layout);
+[[nodiscard]] LayerPtr make_residual_block(const LayerContext& context, spatial::LayoutPtr& layout);
+[[nodiscard]] LayerPtr make_resizing_layer(const LayerContext& context, spatial::LayoutPtr& layout);
+[[nodiscard]] LayerPtr make_normalization(const LayerContext& context, spatial::LayoutPtr& layout);
 
-[[nodiscard]] at::Tensor activated(const at::Tensor& x, Activation activation);
+// The activation that a layer's description names.
+[[nodiscard]] at::Tensor activated(const at::Tensor& x, const LayerSpec& spec);
 // The same function of what every rank has of `x`.
-[[nodiscard]] Flow activated(const Flow& x, Activation activation);
+[[nodiscard]] Flow activated(const Flow& x, const LayerSpec& spec);
 // The tiles; throws (TORCH_CHECK) naming the layer where there are none.
 [[nodiscard]] const spatial::DistTensor& tiles_of(const Flow& x, const std::string& layer);
 

@@ -13,7 +13,17 @@ namespace weft::experiment {
 
 using Sizes = std::vector<std::int64_t>;
 
-enum class Activation : std::uint8_t { kLinear, kLogistic, kRectified, kTanh };
+enum class Activation : std::uint8_t {
+  kLinear,
+  kLogistic,
+  kRectified,
+  kTanh,
+  kGelu,
+  kLeakyRectified,
+  kElu,
+  kSilu,
+  kSoftplus,
+};
 
 // The first values of weights. Drawn whole from the seed and then cut, so that a split run begins like the unsplit one.
 struct WeightInit {
@@ -38,6 +48,15 @@ enum class LayerKind : std::uint8_t {
   kActivation,
   kGlobalAverage,
   kResidualStack,  // many equal residual layers, which layer_parallel may spread over the ranks
+  kTransposedConvolution,
+  kUpsample,
+  kAdaptiveAveragePool,
+  kAdaptiveMaxPool,
+  kFlatten,  // marks the field as a vector; its values stay where they are
+  kGroupNorm,
+  kInstanceNorm,
+  kLayerNorm,
+  kResidualBlock,  // layers of its own beside a shortcut, added
 };
 
 // How a residual stack is solved over the ranks; one level runs layer after layer.
@@ -63,6 +82,7 @@ struct LayerSpec {
   Sizes padding{0, 0};
   bool bias = false;
   Activation activation = Activation::kLinear;
+  double below = 0;  // what values below 0 are multiplied by: leaky_relu's slope, elu's alpha
   WeightInit init{};
   std::optional<LearningRule> rule{};  // else the model's
   bool pretraining = false;            // a local filter's
@@ -73,6 +93,18 @@ struct LayerSpec {
   std::int64_t depth = 0;    // a residual stack's
   double time = 1;           // a residual stack's; each layer adds time / depth of its output
   LayerParallelSpec parallel{};
+  Sizes dilation{1, 1};        // a convolution's
+  std::int64_t groups = 1;     // a convolution's, or of channels that are normalised together
+  Sizes output_padding{0, 0};  // a transposed convolution's
+  Sizes size{};                // of outputs, of upsampling and adaptive pooling
+  Sizes scale{};               // of upsampling, in place of a size
+  std::string resampling = "nearest";
+  bool align_corners = false;
+  bool counts_padding = true;         // an average's: as values of 0
+  bool affine = true;                 // whether what is normalised gets a scale and a shift
+  double epsilon = 1e-5;              // what normalisation adds to a variance
+  std::vector<LayerSpec> body{};      // a residual block's
+  std::vector<LayerSpec> shortcut{};  // beside them; none: the block's input as it is
 };
 
 }  // namespace weft::experiment

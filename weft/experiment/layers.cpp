@@ -10,6 +10,18 @@ LayerPtr make_layer(const LayerContext& context, spatial::LayoutPtr& layout) {
       return make_local_filter(context, layout);
     case LayerKind::kResidualStack:
       return make_residual_stack(context, layout);
+    case LayerKind::kResidualBlock:
+      return make_residual_block(context, layout);
+    case LayerKind::kTransposedConvolution:
+    case LayerKind::kUpsample:
+    case LayerKind::kAdaptiveAveragePool:
+    case LayerKind::kAdaptiveMaxPool:
+      return make_resizing_layer(context, layout);
+    case LayerKind::kGroupNorm:
+    case LayerKind::kInstanceNorm:
+    case LayerKind::kLayerNorm:
+      return make_normalization(context, layout);
+    case LayerKind::kFlatten:
     case LayerKind::kBatchNorm:
     case LayerKind::kDropout:
     case LayerKind::kActivation:

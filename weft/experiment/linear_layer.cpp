@@ -29,7 +29,7 @@ class LinearLayer final : public Layer {
   Flow forward(const Flow& x, const Pass& /*pass*/) override {
     return activated(std::holds_alternative<at::Tensor>(x) ? Flow(of_whole(std::get<at::Tensor>(x)))
                                                            : of_parts(std::get<DistTensor>(x)),
-                     spec_.activation);
+                     spec_);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/experiment/description.h"
+#include "weft/experiment/layer_output.h"
 #include "weft/mpi/team.h"
 
 namespace weft::experiment {
@@ -13,9 +14,10 @@ namespace {
 }
 
 bool spreads_layers(const Experiment& experiment) {
-  const auto& layers = experiment.model.layers;
-  return std::any_of(layers.begin(), layers.end(),
-                     [](const LayerSpec& layer) { return layer.kind == LayerKind::kResidualStack; });
+  bool found = false;
+  for_each_layer(experiment.model.layers,
+                 [&](const LayerSpec& layer) { found = found || layer.kind == LayerKind::kResidualStack; });
+  return found;
 }
 
 RankPlan unsplit(const Experiment& experiment, std::int64_t ranks) {

@@ -15,8 +15,8 @@ void read_mode(Fields& fields, SplitSpec& split) {
   if (*mode == "halodatapar") split.batch_parts = 2;
 }
 
-// `float32`, `np.float32`, or Python's tag for it. neon's own default is float32, in which a network with maxima does not
-// keep to one curve on all numbers of ranks (docs/experiments.md): without a word it is float64.
+// `float32`, `np.float32`, or Python's tag for it. neon's own default is float32, in which a network with maxima does
+// not keep to one curve on all numbers of ranks (docs/experiments.md): without a word it is float64.
 bool wants_float64(Fields& fields) {
   const Value* type = fields.any("default_dtype");
   if (type == nullptr) return true;

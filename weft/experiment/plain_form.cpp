@@ -76,6 +76,7 @@ void read_model(const Value& value, ModelSpec& model, Problems& problems) {
     model.pretraining.spot_check = keys.boolean("spot_check").value_or(false);
     model.pretraining.visualize = keys.boolean("visualize").value_or(false);
   }
+  if (const Value* metrics = fields.list("metrics")) model.metrics = read_metrics(*metrics, problems);
   if (const Value* layers = fields.list("layers")) model.layers = read_plain_layers(*layers, problems);
 }
 

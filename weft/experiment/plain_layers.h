@@ -1,9 +1,10 @@
-// The layers of weft's own form: each a mapping of one kind, as `- conv: {maps: 20, kernel: 5}`.
+// The layers of weft's own form: each a mapping of one kind, as `- conv: {maps: 20, kernel: 5}`. Residual blocks have
+// lists of them.
 #pragma once
 
 #include <vector>
 
-#include "weft/experiment/layer_spec.h"
+#include "weft/experiment/description.h"
 #include "weft/experiment/problems.h"
 
 namespace weft::experiment {
@@ -11,5 +12,7 @@ namespace weft::experiment {
 [[nodiscard]] std::vector<LayerSpec> read_plain_layers(const Value& list, Problems& problems);
 // {type: sgd, rate, momentum, weight_decay, schedule}, or {type: adam, ...}.
 [[nodiscard]] LearningRule read_optimizer(const Value& value, Problems& problems);
+// [error, top5, auc, {top_k: 3}]; the error itself, which is always measured, is not among them.
+[[nodiscard]] std::vector<Metric> read_metrics(const Value& list, Problems& problems);
 
 }  // namespace weft::experiment

@@ -1,6 +1,3 @@
-#include <ATen/ops/relu.h>
-#include <ATen/ops/sigmoid.h>
-#include <ATen/ops/tanh.h>
 #include <c10/util/Exception.h>
 
 #include "weft/experiment/layer.h"
@@ -15,11 +12,17 @@ using spatial::DistTensor;
 
 class ActivationLayer final : public Layer {
  public:
-  explicit ActivationLayer(Activation activation) : activation_(activation) {}
-  Flow forward(const Flow& x, const Pass& /*pass*/) override { return activated(x, activation_); }
+  explicit ActivationLayer(const LayerSpec& spec) : spec_(spec) {}
+  Flow forward(const Flow& x, const Pass& /*pass*/) override { return activated(x, spec_); }
 
  private:
-  Activation activation_;
+  LayerSpec spec_;
+};
+
+// A linear layer takes fields as they are; on tiles nothing could be put in a row.
+class FlattenLayer final : public Layer {
+ public:
+  Flow forward(const Flow& x, const Pass& /*pass*/) override { return x; }
 };
 
 class DropoutLayer final : public Layer {
@@ -53,26 +56,6 @@ class GlobalAverageLayer final : public Layer {
 
 }  // namespace
 
-at::Tensor activated(const at::Tensor& x, Activation activation) {
-  switch (activation) {
-    case Activation::kLogistic:
-      return at::sigmoid(x);
-    case Activation::kRectified:
-      return at::relu(x);
-    case Activation::kTanh:
-      return at::tanh(x);
-    case Activation::kLinear:
-      break;
-  }
-  return x;
-}
-
-Flow activated(const Flow& x, Activation activation) {
-  if (const auto* tiles = std::get_if<DistTensor>(&x))
-    return DistTensor{activated(tiles->local, activation), tiles->layout};
-  return activated(std::get<at::Tensor>(x), activation);
-}
-
 const DistTensor& tiles_of(const Flow& x, const std::string& layer) {
   const auto* tiles = std::get_if<DistTensor>(&x);
   TORCH_CHECK(tiles != nullptr, "weft: layer '", layer, "' expects tiles, got a whole tensor");
@@ -89,8 +72,10 @@ LayerPtr make_pointwise_layer(const LayerContext& context, spatial::LayoutPtr& l
     case LayerKind::kGlobalAverage:
       layout = nullptr;
       return std::make_unique<GlobalAverageLayer>(context.spec.name);
+    case LayerKind::kFlatten:
+      return std::make_unique<FlattenLayer>();
     default:
-      return std::make_unique<ActivationLayer>(context.spec.activation);
+      return std::make_unique<ActivationLayer>(context.spec);
   }
 }
 

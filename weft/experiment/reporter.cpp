@@ -1,5 +1,6 @@
 #include "weft/experiment/reporter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -14,11 +15,14 @@ std::string curve(const Stage& stage, const char* what) {
   return (stage.kind == Stage::Kind::kPretrain ? stage.name : "train") + "/" + what;
 }
 
-std::string percent(double part) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f%%", 100 * part);
+template <class... Values>
+std::string text_of(const char* format, const Values&... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, format, values...);
   return text;
 }
+
+std::string percent(double part) { return text_of("%.2f%%", 100 * part); }
 
 }  // namespace
 
@@ -73,20 +77,33 @@ void Reporter::epoch(const StepReport& report, const Progress& progress, const s
   if (test) {
     metric("test/error", test->error, epoch, progress.step);
     metric("test/cost", test->cost, epoch, progress.step);
+    for (const auto& [name, value] : test->metrics) metric("test/" + name, value, epoch, progress.step);
   }
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - epoch_begun_).count();
   epoch_begun_ = now;
-  char line[160];
   if (!std::exchange(headed_, true)) {
-    std::snprintf(line, sizeof line, "%-20s %6s %12s %12s %12s %9s", "stage", "epoch", "cost", "train error",
-                  "test error", "seconds");
-    say(line);
+    std::vector<std::string> names{"epoch", "cost", "train error", "test error"};
+    for (const Metric& wanted : metrics_wanted_) names.push_back("test " + wanted.name);
+    row("stage", names, "seconds");
   }
-  std::snprintf(line, sizeof line, "%-20s %6ld %12.6g %12s %12s %9.1f", stage.name.c_str(), static_cast<long>(epoch),
-                report.epoch_cost, supervised ? percent(report.epoch_error).c_str() : "-",
-                test ? percent(test->error).c_str() : "-", seconds);
-  say(line);
+  std::vector<std::string> cells{std::to_string(epoch), text_of("%.6g", report.epoch_cost),
+                                 supervised ? percent(report.epoch_error) : "-", test ? percent(test->error) : "-"};
+  for (std::size_t i = 0; i < metrics_wanted_.size(); ++i) {
+    const bool share = metrics_wanted_[i].largest > 0;
+    const double value = test ? test->metrics[i].second : 0;
+    cells.push_back(!test ? "-" : share ? percent(value) : text_of("%.4f", value));
+  }
+  row(stage.name, cells, text_of("%.1f", seconds));
+}
+
+void Reporter::row(const std::string& stage, const std::vector<std::string>& cells, const std::string& seconds) {
+  std::string line = text_of("%-20s", stage.c_str());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const int width = i == 0 ? 6 : std::max(12, i < 4 ? 0 : static_cast<int>(metrics_wanted_[i - 4].name.size()) + 5);
+    line += text_of(" %*s", width, cells[i].c_str());
+  }
+  say(line + text_of(" %9s", seconds.c_str()));
 }
 
 }  // namespace weft::experiment

@@ -19,18 +19,21 @@ namespace weft::experiment {
 class Reporter {
  public:
   // Where `speaks` is false, on ranks but the first, it does nothing.
-  explicit Reporter(bool speaks) : speaks_(speaks) {}
+  explicit Reporter(bool speaks, const std::vector<Metric>& metrics = {}) : speaks_(speaks), metrics_wanted_(metrics) {}
 
   void say(const std::string& line);
   // From here on metrics go to the folder; those of later steps, of a run that was cut off, are forgotten.
   void open(const std::filesystem::path& run, std::int64_t step);
   void step(const StepReport& report, const Training& training);
-  // `test` and `train`, where they were evaluated.
+  // `test`, where it was evaluated.
   void epoch(const StepReport& report, const Progress& progress, const std::optional<Evaluation>& test);
   void metric(const std::string& name, double value, std::int64_t epoch, std::int64_t step);
 
  private:
+  void row(const std::string& stage, const std::vector<std::string>& cells, const std::string& seconds);
+
   bool speaks_;
+  std::vector<Metric> metrics_wanted_;
   bool headed_ = false;
   bool diverged_ = false;
   std::unique_ptr<trace::MetricsFile> metrics_;

@@ -47,7 +47,7 @@ class TiledStack final : public Layer {
     const double step = spec_.time / static_cast<double>(spec_.depth);
     for (std::size_t i = 0; i < parameters_.size(); i += 2) {
       const DistTensor change = spatial::convolution(state, parameters_[i].value, parameters_[i + 1].value, options_);
-      state.local = state.local.add(activated(change.local, spec_.activation), step);
+      state.local = state.local.add(activated(change.local, spec_), step);
     }
     return state;
   }
@@ -102,10 +102,10 @@ class SpreadStack final : public Layer {
       layer_parallel::Layer layer;
       layer.parameters = {all_[i].value, all_[i + 1].value};
       layer.name = all_[i].name;
-      layer.function = [weight = all_[i].value, bias = all_[i + 1].value, padding = centred(spec_),
-                        activation = spec_.activation](const layer_parallel::Tensors& x, double /*dt*/) {
+      layer.function = [weight = all_[i].value, bias = all_[i + 1].value, padding = centred(spec_), spec = spec_](
+                           const layer_parallel::Tensors& x, double /*dt*/) {
         return layer_parallel::Tensors{
-            activated(at::conv2d(x.front(), weight, bias, at::IntArrayRef{1, 1}, padding), activation)};
+            activated(at::conv2d(x.front(), weight, bias, at::IntArrayRef{1, 1}, padding), spec)};
       };
       result.push_back(std::move(layer));
     }

@@ -16,6 +16,7 @@
 #include "weft/experiment/evaluation.h"
 #include "weft/experiment/load.h"
 #include "weft/experiment/reporter.h"
+#include "weft/experiment/run_facts.h"
 #include "weft/experiment/run_folder.h"
 #include "weft/experiment/run_pictures.h"
 #include "weft/experiment/safetensors.h"
@@ -82,7 +83,7 @@ class ExperimentRun {
         resolved_(resolved_by_all(options, world)),
         experiment_(resolved_.experiment),
         first_(world->rank() == 0),
-        reporter_(first_),
+        reporter_(first_, experiment_.model.metrics),
         mesh_(world, plan_ranks(experiment_, world->size())),
         dataset_(opened()),
         network_(experiment_, mesh_),
@@ -138,6 +139,8 @@ class ExperimentRun {
                       {"parameters", std::to_string(row.parameters)}});
     }
     write_split(folder_, rows);
+    write_facts(folder_,
+                facts_of(experiment_, mesh_.plan(), mesh_.world()->size(), dataset_.folder, options_.overrides));
     reporter_.open(folder_, training_.progress().step);
   }
 
@@ -200,6 +203,10 @@ class ExperimentRun {
   }
 
   void end_epoch(const StepReport& report) {
+    if (report.pretraining_ended) {
+      write_pretraining_pictures(folder_, experiment_, mesh_, network_, training_, *dataset_.train, *dataset_.test,
+                                 reporter_);
+    }
     std::optional<Evaluation> test;
     if (experiment_.predict && report.stage->kind != Stage::Kind::kPretrain) {
       test = evaluate(experiment_, mesh_, network_, *dataset_.test);
@@ -239,6 +246,9 @@ class ExperimentRun {
       for (const auto& [name, images] : {std::pair{"train", dataset_.train.get()}, {"test", dataset_.test.get()}}) {
         const Evaluation result = evaluate(experiment_, mesh_, network_, *images);
         reporter_.metric(std::string("final/") + name + "_error", result.error, experiment_.model.epochs, step);
+        for (const auto& [metric, value] : result.metrics) {
+          reporter_.metric(std::string("final/") + name + "_" + metric, value, experiment_.model.epochs, step);
+        }
         if (first_) write_confusion(folder_, name, result.confusion);
         char line[120];
         std::snprintf(line, sizeof line, "%s error: %.2f%% of %ld images, cost %.6g", name, 100 * result.error,
@@ -246,7 +256,7 @@ class ExperimentRun {
         reporter_.say(line);
       }
     }
-    write_run_pictures(folder_, experiment_, mesh_, network_, training_, *dataset_.train, *dataset_.test, reporter_);
+    write_run_pictures(folder_, experiment_, mesh_, network_, *dataset_.train, reporter_);
     reporter_.say("written to " + folder_.string() + "; a page of it: weft report " + folder_.string());
   }
 

@@ -62,8 +62,8 @@ void write_reconstructions(const fs::path& run, const Network& network, const Tr
       pictures.push_back({"reconstruction " + std::to_string(j), pixels_of(after[j].narrow(0, 0, maps))});
     }
     write_pictures(run, "reconstructions-layer" + std::to_string(i),
-                   "Input and reconstruction of layer " + std::to_string(i), {maps, before.size(2), before.size(3)},
-                   pictures);
+                   "Input and reconstruction of layer " + std::to_string(i) + ", after pre-training",
+                   {maps, before.size(2), before.size(3)}, pictures);
   }
 }
 
@@ -77,17 +77,17 @@ void write_stimuli(const fs::path& run, const Experiment& experiment, const Mesh
     shape = stimulus.sizes().vec();
     pictures.push_back({std::to_string(unit.label), pixels_of(stimulus)});
   }
-  if (writes) write_pictures(run, "stimuli", "Optimal stimulus of each class's best unit", shape, pictures);
+  if (writes)
+    write_pictures(run, "stimuli", "Optimal stimulus of each class's best unit, after training", shape, pictures);
 }
 
 }  // namespace
 
 void write_run_pictures(const fs::path& run, const Experiment& experiment, const Mesh& mesh, const Network& network,
-                        const Training& training, data::Loader& train, data::Loader& test, Reporter& reporter) {
+                        data::Loader& train, Reporter& reporter) {
   const bool writes = mesh.world()->rank() == 0;
   if (writes) write_all_filters(run, experiment, network);
   const Pretraining& wanted = experiment.model.pretraining;
-  if (wanted.visualize) write_reconstructions(run, network, training, test, writes);
   if (!wanted.spot_check && !wanted.visualize) return;
   const auto units = spot_check(experiment, mesh, network, train);
   for (const BestUnit& unit : units) {
@@ -97,6 +97,29 @@ void write_run_pictures(const fs::path& run, const Experiment& experiment, const
     reporter.say(line);
   }
   if (wanted.visualize) write_stimuli(run, experiment, mesh, network, units, writes);
+}
+
+void write_pretraining_pictures(const fs::path& run, const Experiment& experiment, const Mesh& mesh,
+                                const Network& network, const Training& training, data::Loader& train,
+                                data::Loader& test, Reporter& reporter) {
+  const Pretraining& wanted = experiment.model.pretraining;
+  if (wanted.visualize) write_reconstructions(run, network, training, test, mesh.world()->rank() == 0);
+  if (!wanted.spot_check) return;
+  const auto units = spot_check(experiment, mesh, network, train);
+  const auto on_test = areas_of(mesh, network, units, test);
+  double train_sum = 0;
+  double test_sum = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    char line[128];
+    std::snprintf(line, sizeof line, "pretrained, class %ld: best unit %ld, AUC %.4f, of test images %.4f",
+                  static_cast<long>(units[i].label), static_cast<long>(units[i].number), units[i].auc, on_test[i]);
+    reporter.say(line);
+    train_sum += units[i].auc;
+    test_sum += on_test[i];
+  }
+  const auto count = static_cast<double>(units.size());
+  reporter.metric("pretrained/train_auc", train_sum / count, 0, training.progress().step);
+  reporter.metric("pretrained/test_auc", test_sum / count, 0, training.progress().step);
 }
 
 }  // namespace weft::experiment

@@ -1,4 +1,4 @@
-// The pictures of a finished run: filters, reconstructions, optimal stimuli.
+// The pictures of a run: reconstructions when pre-training ends; filters and optimal stimuli of the finished network.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,14 @@
 
 namespace weft::experiment {
 
-// Whatever of them the model has and asks for, into pictures/. Collective; the first rank writes.
+// Filters, and optimal stimuli where the model asks for them, into pictures/. Collective; the first rank writes.
 void write_run_pictures(const std::filesystem::path& run, const Experiment& experiment, const Mesh& mesh,
-                        const Network& network, const Training& training, data::Loader& train, data::Loader& test,
-                        Reporter& reporter);
+                        const Network& network, data::Loader& train, Reporter& reporter);
+
+// When the last filter was pretrained, as far as the model asks for them: its decoders' reconstructions, and how well
+// the best unit of each class tells training and test images. Later training changes filters and leaves decoders.
+void write_pretraining_pictures(const std::filesystem::path& run, const Experiment& experiment, const Mesh& mesh,
+                                const Network& network, const Training& training, data::Loader& train,
+                                data::Loader& test, Reporter& reporter);
 
 }  // namespace weft::experiment

@@ -2,31 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "weft/experiment/description.h"
+#include "weft/experiment/layer_output.h"
 #include "weft/text/utf8.h"
 
 namespace weft::experiment {
 namespace {
-
-bool is_filter(LayerKind kind) { return kind == LayerKind::kConvolution || kind == LayerKind::kLocalFilter; }
-
-bool is_windowed(LayerKind kind) {
-  return is_filter(kind) || kind == LayerKind::kMaxPool || kind == LayerKind::kAveragePool ||
-         kind == LayerKind::kNormPool;
-}
-
-bool needs_field(LayerKind kind) {
-  return is_windowed(kind) || kind == LayerKind::kContrastNorm || kind == LayerKind::kGlobalAverage ||
-         kind == LayerKind::kResidualStack;
-}
-
-std::string text_of(const Sizes& sizes) {
-  std::string text;
-  for (const std::int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
-  return text;
-}
 
 // What stands before: "the images" or "layer 'conv1'".
 void compare(const LayerSpec& layer, const Extent& in, const std::string& before, Problems& problems) {
@@ -46,43 +30,6 @@ void compare(const LayerSpec& layer, const Extent& in, const std::string& before
   }
 }
 
-Extent windowed(const LayerSpec& layer, const Extent& in, Problems& problems) {
-  Extent out{is_filter(layer.kind) ? layer.outputs : in.maps, in.shape};
-  for (std::size_t i = 0; i < in.shape.size(); ++i) {
-    const std::int64_t kernel = layer.kernel[std::min(i, layer.kernel.size() - 1)];
-    const std::int64_t padding = layer.padding[std::min(i, layer.padding.size() - 1)];
-    const std::int64_t room = in.shape[i] + 2 * padding - kernel;
-    if (!is_filter(layer.kind) && 2 * padding > kernel) {
-      problems.add(layer.place, "expected padding of at most half a window in layer '" + layer.name + "', got " +
-                                    text_of(layer.padding));
-      return out;
-    }
-    if (room < 0) {
-      problems.add(layer.place, "expected a window that fits into " + text_of(in.shape) + " in layer '" + layer.name +
-                                    "', got " + text_of(layer.kernel));
-      return out;
-    }
-    out.shape[i] = room / layer.stride[std::min(i, layer.stride.size() - 1)] + 1;
-  }
-  return out;
-}
-
-Extent output_of(const LayerSpec& layer, const Extent& in, Problems& problems) {
-  if (needs_field(layer.kind) && in.shape.empty()) {
-    problems.add(layer.place, "expected images before layer '" + layer.name + "', got " + in.describe());
-    return in;
-  }
-  if (is_windowed(layer.kind)) return windowed(layer, in, problems);
-  if (layer.kind == LayerKind::kLinear) return {layer.outputs, {}};
-  if (layer.kind == LayerKind::kGlobalAverage) return {in.maps, {}};
-  const bool even = std::any_of(layer.kernel.begin(), layer.kernel.end(), [](std::int64_t k) { return k % 2 == 0; });
-  const bool centred = layer.kind == LayerKind::kContrastNorm || layer.kind == LayerKind::kResidualStack;
-  if (even && centred) {
-    problems.add(layer.place, "expected odd windows in layer '" + layer.name + "', got " + text_of(layer.kernel));
-  }
-  return in;
-}
-
 // What a GB model trains without labels: filter, pooling, normalisation.
 void check_pretraining(const ModelSpec& model, Problems& problems) {
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -93,14 +40,43 @@ void check_pretraining(const ModelSpec& model, Problems& problems) {
   }
 }
 
+// Whether a stack keeps the weights of its layers under this name: its own with a number behind it.
+bool is_of_a_stack(const std::string& name, const std::map<std::string, std::int64_t>& depths) {
+  const auto dot = name.rfind('.');
+  if (dot == std::string::npos) return false;
+  const auto stack = depths.find(name.substr(0, dot));
+  const std::string number = name.substr(dot + 1);
+  const bool digits =
+      !number.empty() && number.size() < 10 && number.find_first_not_of("0123456789") == std::string::npos;
+  return stack != depths.end() && digits && std::stoll(number) < stack->second &&
+         number == std::to_string(std::stoll(number));
+}
+
 // Names are what weights are kept under.
 void check_names(const ModelSpec& model, Problems& problems) {
+  std::map<std::string, std::int64_t> depths;
+  for_each_layer(model.layers, [&](const LayerSpec& layer) {
+    if (layer.kind == LayerKind::kResidualStack) depths[layer.name] = layer.depth;
+  });
   std::set<std::string> names;
-  for (const LayerSpec& layer : model.layers) {
+  for_each_layer(model.layers, [&](const LayerSpec& layer) {
     if (!can_name_a_file(layer.name))
       problems.add(layer.place, "expected a name that a file can have, got '" + layer.name + "'");
-    if (names.insert(layer.name).second) continue;
+    if (names.insert(layer.name).second && !is_of_a_stack(layer.name, depths)) return;
     problems.add(layer.place, "expected another name for each layer, got '" + layer.name + "' again");
+  });
+}
+
+// Pre-training goes through the layers of the model itself.
+void check_blocks(const ModelSpec& model, Problems& problems) {
+  for (const LayerSpec& block : model.layers) {
+    for (const auto* branch : {&block.body, &block.shortcut}) {
+      for_each_layer(*branch, [&](const LayerSpec& layer) {
+        if (layer.kind != LayerKind::kLocalFilter || !layer.pretraining || !model.pretraining.wanted) return;
+        problems.add(layer.place, "expected pretraining: false in layer '" + layer.name +
+                                      "', because filters in residual blocks are not pretrained");
+      });
+    }
   }
 }
 
@@ -117,18 +93,6 @@ void check_last_layer(const ModelSpec& model, const LayerSizes& last, Problems& 
     problems.add(model.layers.back().place,
                  "expected a linear last layer, which the initial epochs train alone, got one without weights");
   }
-}
-
-// Whether somebody may mean as much: beyond, sizes multiply to more than any machine's memory.
-void require_memory(const LayerSpec& layer, const LayerSizes& sizes, Problems& problems) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const Extent taps{is_windowed(layer.kind) ? sizes.in.maps : sizes.in.values(), layer.kernel};
-  const bool weights = is_filter(layer.kind) || layer.kind == LayerKind::kLinear;
-  std::int64_t count = 0;
-  const bool too_many = weights && (__builtin_mul_overflow(layer.outputs, taps.values(), &count) || count > kMost);
-  if (!too_many && sizes.out.values() <= kMost) return;
-  problems.add(layer.place, "expected at most " + std::to_string(kMost) + " values and weights in layer '" + layer.name +
-                                "', got more");
 }
 
 }  // namespace
@@ -148,7 +112,7 @@ std::int64_t Extent::values() const {
 }
 
 std::string Extent::describe() const {
-  if (shape.empty()) return std::to_string(maps) + " values";
+  if (shape.empty() || flat) return std::to_string(values()) + " values";
   return std::to_string(maps) + (maps == 1 ? " map of " : " maps of ") + text_of(shape);
 }
 
@@ -166,10 +130,8 @@ std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& prob
   std::string before = "the images";
   for (const LayerSpec& layer : experiment.model.layers) {
     compare(layer, at, before, problems);
-    const Extent out = output_of(layer, at, problems);
-    result.push_back({at, out});
-    require_memory(layer, result.back(), problems);
-    at = out;
+    result.push_back(sizes_of(layer, at, problems));
+    at = result.back().out;
     before = "layers up to '" + layer.name + "'";
   }
   return result;
@@ -188,11 +150,17 @@ void check_model(const Experiment& experiment, const std::vector<LayerSizes>& si
     problems.add(last.place, "expected a logistic last layer: this cross entropy takes values from 0 to 1");
   }
   check_names(model, problems);
-  for (const LayerSpec& layer : model.layers) {
-    if (layer.parallel.levels < 2 || experiment.split.mode == SplitSpec::Mode::kNone) continue;
+  check_blocks(model, problems);
+  for (const Metric& metric : model.metrics) {
+    if (metric.largest < classes) continue;
+    problems.add(metric.place, "expected fewer than " + std::to_string(classes) + " outputs in '" + metric.name +
+                                   "', because there are as many classes, got " + std::to_string(metric.largest));
+  }
+  for_each_layer(model.layers, [&](const LayerSpec& layer) {
+    if (layer.parallel.levels < 2 || experiment.split.mode == SplitSpec::Mode::kNone) return;
     problems.add(layer.place, "expected split: none beside layer_parallel in '" + layer.name +
                                   "', because only ranks that share nothing else are free for the layers");
-  }
+  });
   check_last_layer(model, sizes.back(), problems);
   if (model.pretraining.wanted || model.name == "GB") check_pretraining(model, problems);
 }

@@ -15,6 +15,8 @@ struct Experiment;
 struct Extent {
   std::int64_t maps = 0;
   Sizes shape{};
+  bool flat = false;  // a field that counts as a vector of all its values
+  bool operator==(const Extent&) const = default;
   [[nodiscard]] std::int64_t values() const;
   [[nodiscard]] std::string describe() const;
 };
@@ -22,6 +24,8 @@ struct Extent {
 struct LayerSizes {
   Extent in;
   Extent out;
+  std::vector<LayerSizes> body{};  // of a residual block's layers
+  std::vector<LayerSizes> shortcut{};
 };
 
 // Of the images of a data set.

@@ -66,6 +66,8 @@ Responses responses(const Mesh& mesh, const Network& network, data::Loader& imag
   return result;
 }
 
+bool has_both(const Tensor& wanted) { return wanted.any().item<bool>() && !wanted.all().item<bool>(); }
+
 // Length 1 over all tiles.
 Tensor unit_length(const Tensor& tile, const Comm& comm) {
   const Tensor squares = collective::all_reduce(tile.mul(tile).sum().to(at::kDouble), comm);
@@ -83,6 +85,23 @@ Tensor area_under_curve(const Tensor& values, const Tensor& wanted) {
   return below.add(not_above).to(at::kDouble).mean(-1).div(2.0 * static_cast<double>(others.size(-1)));
 }
 
+std::vector<double> areas_of(const Mesh& mesh, const Network& network, const std::vector<BestUnit>& units,
+                             data::Loader& images) {
+  const Responses found = responses(mesh, network, images);
+  const at::NoGradGuard no_grad;
+  Tensor areas = at::zeros({static_cast<std::int64_t>(units.size())}, at::kDouble);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const auto own = std::find(found.numbers.begin(), found.numbers.end(), units[i].number);
+    const Tensor wanted = found.labels.eq(units[i].label);
+    if (own == found.numbers.end() || !has_both(wanted)) continue;
+    const Tensor values = found.values.narrow(0, own - found.numbers.begin(), 1);
+    areas[static_cast<std::int64_t>(i)] = area_under_curve(values, wanted)[0];
+  }
+  areas = collective::all_reduce(areas, mesh.tiles()->comm());  // a unit has one owner
+  const auto* data = areas.const_data_ptr<double>();
+  return {data, data + areas.numel()};
+}
+
 std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh, const Network& network,
                                  data::Loader& images) {
   const Responses found = responses(mesh, network, images);
@@ -91,8 +110,7 @@ std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh,
   Tensor mine = at::zeros({1, classes, 2}, at::kDouble);
   for (std::int64_t label = 0; label < classes; ++label) {
     const Tensor wanted = found.labels.eq(label);
-    const bool both = wanted.any().item<bool>() && !wanted.all().item<bool>();
-    if (found.numbers.empty() || !both) continue;
+    if (found.numbers.empty() || !has_both(wanted)) continue;
     const Tensor areas = area_under_curve(found.values, wanted);
     const auto best = areas.argmax().item<std::int64_t>();
     mine[0][label][0] = areas[best];

@@ -20,6 +20,10 @@ struct BestUnit {
 [[nodiscard]] std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh, const Network& network,
                                                data::Loader& images);
 
+// The areas of the given units on other images than those that they were chosen by, in the units' order. Collective.
+[[nodiscard]] std::vector<double> areas_of(const Mesh& mesh, const Network& network, const std::vector<BestUnit>& units,
+                                           data::Loader& images);
+
 // For each row of `values` [units, images]: the chance that a value of `wanted` exceeds one of the others, ties half.
 [[nodiscard]] at::Tensor area_under_curve(const at::Tensor& values, const at::Tensor& wanted);
 

@@ -164,6 +164,8 @@ void Training::finish_epoch(StepReport& report) {
   progress_ = {
       .stage = progress_.stage + (last ? 1 : 0), .epoch = last ? 0 : progress_.epoch + 1, .step = progress_.step};
   epoch_begun_ = false;
+  const bool more = !done() && stages_[static_cast<std::size_t>(progress_.stage)].kind == Stage::Kind::kPretrain;
+  report.pretraining_ended = report.stage->kind == Stage::Kind::kPretrain && !more;
 }
 
 std::vector<Parameter> Training::state() {

@@ -31,11 +31,12 @@ struct Stage {
 struct StepReport {
   double cost = 0;
   bool epoch_ended = false;
-  bool stopped = false;          // some rank was asked to stop
-  double epoch_cost = 0;         // the mean over the epoch, where it ended
-  double epoch_error = 0;        // mistakes while training, likewise
-  const Stage* stage = nullptr;  // the step's
-  std::int64_t epoch = 0;        // the step's
+  bool pretraining_ended = false;  // with this epoch, of the last filter
+  bool stopped = false;            // some rank was asked to stop
+  double epoch_cost = 0;           // the mean over the epoch, where it ended
+  double epoch_error = 0;          // mistakes while training, likewise
+  const Stage* stage = nullptr;    // the step's
+  std::int64_t epoch = 0;          // the step's
 };
 
 class Training {

@@ -14,7 +14,9 @@ class ConvolutionLayer final : public Layer {
   explicit ConvolutionLayer(const LayerContext& context) : spec_(context.spec) {
     options_.stride = spec_.stride;
     options_.padding = spec_.padding;
-    const std::int64_t maps = context.sizes.in.maps;
+    options_.dilation = spec_.dilation;
+    options_.groups = spec_.groups;
+    const std::int64_t maps = context.sizes.in.maps / spec_.groups;
     const std::int64_t fan_in = maps * spec_.kernel[0] * spec_.kernel[1];
     auto generator = layer_generator(context.seed, context.number);
     const Sizes shape{spec_.outputs, maps, spec_.kernel[0], spec_.kernel[1]};
@@ -28,8 +30,7 @@ class ConvolutionLayer final : public Layer {
 
   Flow forward(const Flow& x, const Pass& /*pass*/) override {
     const auto bias = spec_.bias ? std::optional<at::Tensor>(parameters_[1].value) : std::nullopt;
-    return activated(spatial::convolution(tiles_of(x, spec_.name), parameters_[0].value, bias, options_),
-                     spec_.activation);
+    return activated(spatial::convolution(tiles_of(x, spec_.name), parameters_[0].value, bias, options_), spec_);
   }
 
  private:
@@ -43,6 +44,7 @@ class PoolingLayer final : public Layer {
     options_.kernel = spec_.kernel;
     options_.stride = spec_.stride;
     options_.padding = spec_.padding;
+    options_.count_include_pad = spec_.counts_padding;
   }
 
   Flow forward(const Flow& x, const Pass& /*pass*/) override {
