@@ -41,9 +41,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def find_switch() -> str:
-    """Beside this Python, beside the library, or on the path."""
+    """Of the library's own build, whose packets it understands; else beside this Python, or on the path."""
     beside_library = Path(weft.library_path).resolve().parent.parent / "bin" / "weft-switch"
-    for place in (Path(sys.executable).parent / "weft-switch", beside_library):
+    for place in (beside_library, Path(sys.executable).parent / "weft-switch"):
         if place.is_file():
             return str(place)
     found = shutil.which("weft-switch")

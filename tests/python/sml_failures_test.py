@@ -11,10 +11,11 @@ from pathlib import Path
 
 import jobs
 import pytest
+import torch
 import torch.distributed as dist
 from switches import PROGRAM, Switch, write_keys
 
-from weft import _bindings
+from weft import _bindings, sml_demo
 
 KEY, OTHER_KEY = "00" * 31 + "01", "00" * 31 + "02"
 
@@ -61,6 +62,7 @@ attempt("nobody", WEFT_SML_CONTROLLER_IP="127.0.0.1", WEFT_SML_CONTROLLER_PORT="
 attempt("one wrong", **{where}, **({{"WEFT_SML_PACKET_NUMEL": "7"}} if rank == 1 else {{}}))
 attempt("different", **{where}, **({{"WEFT_SML_EXACT": "true"}} if rank == 1 else {{}}))
 attempt("dpdk", **{where}, WEFT_SML_BACKEND="dpdk")
+attempt("dummy", **{where}, WEFT_SML_BACKEND="dummy")
 attempt("no file", WEFT_SML_CONFIG="/missing.cfg")
 attempt("right", **{where})
 """
@@ -75,6 +77,7 @@ attempt("right", **{where})
         assert "configured differently" in answer(text, rank, "different")
         assert "exact=1" in answer(text, rank, "different")
         assert "needs a build with DPDK" in answer(text, rank, "dpdk")
+        assert "backend = dummy moves no data between processes; use backend = udp" in answer(text, rank, "dummy")
         assert "'/missing.cfg' cannot be read" in answer(text, rank, "no file")
         assert "fine" in answer(text, rank, "right")
 
@@ -288,6 +291,21 @@ print(weft.sml.statistics(), flush=True)
 def test_exact_sends_floats_to_the_fallback(tmp_path: Path, switch: Switch) -> None:
     status, text, _ = jobs.run(tmp_path, EXACT, **switch.environment(), WEFT_SML_EXACT="true")
     assert status == 0 and "'fallback.all_reduce.exact': 1" in text and "'switch.all_reduce': 1" in text, text
+
+
+def test_the_demo_gives_every_worker_as_many_images() -> None:
+    batches = [torch.arange(60), torch.arange(50), torch.arange(7), torch.arange(6)]
+    assert [len(batch) for batch in sml_demo.even_batches(batches, 7)] == [56, 49, 7]
+    with pytest.raises(SystemExit):
+        sml_demo.parse(["--workers=7", "--images=6"])
+
+
+def test_the_demo_by_the_weft_command_with_a_batch_that_does_not_divide() -> None:
+    command = [str(PROGRAM.parent / "weft"), "sml-demo", "--workers=3", "--batch=50", "--epochs=1", "--images=300"]
+    job = subprocess.run(
+        command, env=jobs.outside_of_any_job(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert job.returncode == 0 and "epoch 1: loss" in job.stdout, job.stdout + job.stderr
 
 
 def test_the_demo_trains_over_gloo_and_the_switch() -> None:

@@ -109,6 +109,13 @@ def test_large_and_tiny_numbers_neither_overflow_nor_vanish(value: float, rank: 
     assert x[3].item() == torch.tensor(value).item()
 
 
+def test_small_numbers_beside_large_ones_do_not_vanish(rank: int, size: int) -> None:
+    x = torch.zeros(100)
+    x[:2] = torch.tensor([1.0, 1e-10])
+    dist.all_reduce(x)
+    assert x[0] == size and x[1].item() == pytest.approx(size * 1e-10, rel=2**-8) and (x[2:] == 0).all()
+
+
 def test_memory_that_is_not_contiguous(rank: int, size: int) -> None:
     whole = torch.arange(60.0).view(6, 10) + rank
     before = whole.clone()

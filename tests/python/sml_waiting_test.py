@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,26 @@ def test_live_sessions_that_were_reclaimed_come_back(tmp_path: Path, mode: str) 
     status, text, _ = jobs.run(tmp_path, program, **switch.environment(), WEFT_SML_MODE=mode)
     switch.kill()
     assert status == 0 and text.count("rejoins 2") == 2, text
+
+
+AGAIN = """
+import torch.distributed as dist
+for _ in range(3):
+    dist.init_process_group("sml")
+    x = torch.ones(300)
+    dist.all_reduce(x)
+    assert (x == 2).all()
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+def test_classic_sessions_of_the_same_ports_are_told_apart(tmp_path: Path, switch: Switch) -> None:
+    """SwitchML's packets have no session in them: operations are counted from where its number says."""
+    status, text, _ = jobs.run(tmp_path, AGAIN, **switch.environment(), WEFT_SML_MODE="classic")
+    found = re.findall(r"session (\w+) rank .* operations from (\d+)", switch.log.read_text())
+    assert status == 0 and len(set(found)) == 3, text + switch.log.read_text()
+    assert all(int(session, 16) % 256 == int(first) for session, first in found), found
 
 
 FALLBACK = """

@@ -24,6 +24,8 @@ using aggregation::Mode;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+std::atomic<bool> g_dpdk_used{false};
+
 constexpr auto kGoodbye = milliseconds(500);
 constexpr auto kOneQuestion = milliseconds(1000);  // between two looks whether the wait was cancelled
 
@@ -109,7 +111,19 @@ control::ClientOptions client_options(const Config& config) {
 
 }  // namespace
 
-Link::Link(const Config& config, const LinkOptions& options) : config_(config), options_(options) {
+DpdkUse::DpdkUse(bool wanted) : has_(wanted) {
+  if (!wanted || !g_dpdk_used.exchange(true)) return;
+  throw aggregation::ConfigError(
+      "weft: backend = dpdk serves one process group of a process at a time, and another has it; destroy that one "
+      "first, or use backend = udp");
+}
+
+DpdkUse::~DpdkUse() {
+  if (has_) g_dpdk_used = false;
+}
+
+Link::Link(const Config& config, const LinkOptions& options)
+    : config_(config), dpdk_(config.general.backend == "dpdk" && aggregation::has_dpdk()), options_(options) {
   require_transport(config);
   auto transport = config.general.backend == "dpdk" ? open_dpdk(config) : open_udp(config);
   request_.session = options.session;

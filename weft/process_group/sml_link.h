@@ -20,6 +20,19 @@ struct LinkOptions {
   std::chrono::milliseconds timeout{300'000};  // without any progress
 };
 
+// DPDK's port and memory are one for a process, so one Link at a time may have them.
+class DpdkUse {
+ public:
+  // Throws ConfigError where another has them; `wanted` false: takes nothing.
+  explicit DpdkUse(bool wanted);
+  ~DpdkUse();
+  DpdkUse(const DpdkUse&) = delete;
+  DpdkUse& operator=(const DpdkUse&) = delete;
+
+ private:
+  bool has_;
+};
+
 class Link {
  public:
   // Registers with the switch; throws what the switch or the configuration has against it. Packets may be sent when
@@ -41,6 +54,7 @@ class Link {
   [[nodiscard]] std::optional<aggregation::Admission> rejoin();
 
   aggregation::Config config_;
+  DpdkUse dpdk_;  // given back when the transport has gone
   LinkOptions options_;
   control::JoinRequest request_;
   std::atomic<bool> cancelled_{false};

@@ -74,8 +74,9 @@ grpc::Status SessionService::open(grpc::CallbackServerContext& context, const Ud
   response.set_ipv4(places_.data != 0 ? places_.data : passage.visitor->local.ipv4);
   response.set_mac(hardware_address(response.ipv4()));  // where SwitchML's DPDK clients send frames
   spdlog::log(news ? spdlog::level::info : spdlog::level::debug,
-              "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots", passage.job, request.session_id(),
-              request.rank(), request.num_workers(), set_up.address.describe(), admission.slots);
+              "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots, operations from {}", passage.job,
+              request.session_id(), request.rank(), request.num_workers(), set_up.address.describe(), admission.slots,
+              unsigned{admission.first_operation});
   return grpc::Status::OK;
 }
 
