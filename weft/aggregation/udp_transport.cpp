@@ -73,7 +73,7 @@ UdpTransport::UdpTransport(const UdpOptions& options)
     : options_(options),
       socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
       wakes_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      buffer_(1 << 16) {
+      buffer_((1 << 16) / sizeof(Line)) {
   if (socket_.get() < 0 || wakes_.get() < 0) fail("a UDP socket could not be made");
   set_buffer(socket_.get(), SO_RCVBUFFORCE, SO_RCVBUF, options.buffer_bytes);
   set_buffer(socket_.get(), SO_SNDBUFFORCE, SO_SNDBUF, options.buffer_bytes);
@@ -168,12 +168,12 @@ bool UdpTransport::wait(Duration longest) const {
 }
 
 bool UdpTransport::read_run(const Receiver& receiver) {
-  iovec memory{buffer_.data(), buffer_.size()};
+  iovec memory{buffer_.data(), buffer_.size() * sizeof(Line)};
   UdpMessage message({&memory, 1});
   message.make_room_for_fields();
   const ssize_t size = ::recvmsg(socket_.get(), &message.header, 0);
   if (size < 0) return false;  // nothing there, or an earlier packet's ICMP error: neither is for us
-  const auto bytes = std::span<const std::byte>(buffer_).first(static_cast<std::size_t>(size));
+  const auto bytes = std::as_bytes(std::span(buffer_)).first(static_cast<std::size_t>(size));
   receiver({bytes, message.segment_size(bytes.size()), from_socket_address(message.peer), message.came_to()});
   return true;
 }

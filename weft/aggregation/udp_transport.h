@@ -1,6 +1,7 @@
 // UDP sockets, with the kernel's segmentation both ways (GSO, GRO): one system call moves up to 64 packets.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -55,7 +56,11 @@ class UdpTransport final : public Transport {
   bool gro_ = false;
   std::uint64_t lost_ = 0;
   Lookout lookout_;
-  std::vector<std::byte> buffer_;
+  // The kernel copies faster to where lines of the cache begin.
+  struct alignas(64) Line {
+    std::array<std::byte, 64> bytes;
+  };
+  std::vector<Line> buffer_;
 };
 
 // So many consecutive ports from options.local's on, for a SwitchLoop. Throws std::system_error naming the one that

@@ -28,7 +28,7 @@ struct SetUp {
   int slots = 0;  // wanted; 0: as many as may be
   // kSwitchMl: where the workers' operations are; see aggregation::JobSpec.
   std::optional<std::uint8_t> first_operation{};
-  bool own_client = false;  // SwitchML's: it asks for no terms of ours
+  bool own_client = false;      // SwitchML's: it asks for no terms of ours
   const JobKey* key = nullptr;  // null: admitted without
 };
 
