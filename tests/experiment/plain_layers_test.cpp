@@ -18,7 +18,7 @@ using testing::Not;
 
 // Images of 2 maps of 12 x 10, 3 classes; the list begins in line 3.
 std::string file(const std::string& layers, const std::string& model = "") {
-  return "data: {set: toy_images, shape: [12, 10], maps: 2, classes: 3}\nmodel:\n  layers:\n" + layers + model;
+  return "data: {set: blobs, shape: [12, 10], maps: 2, classes: 3}\nmodel:\n  layers:\n" + layers + model;
 }
 
 std::string error_of(const std::string& text) {
@@ -94,6 +94,8 @@ TEST(PlainLayersTest, MistakesHaveTheirPlaces) {
        "expected the layers of residual block 'layer0' to give 2 maps of 12 x 10"},
       {"    - residual: {layers: [relu], shortcut: [conv: {maps: 3, kernel: 1}]}\n", "f.yaml:4:7", "as its shortcut's"},
       {"    - residual: [relu, [tanh]]\n", "f.yaml:4:24", "expected a layer as"},
+      {"    - residual: [linear: 1000000000, linear: 1000000000]\n", "f.yaml:4:38",
+       "values and weights in layer 'layer0.1'"},
       {"    - residual: [relo]\n", "f.yaml:4:18", "did you mean 'relu'?"},
       {"    - residual: {shortcut: [relu]}\n", "f.yaml:4:17", "expected 'layers'"},
       {"    - residual: relu\n", "f.yaml:4:17", "to be a list"},

@@ -15,7 +15,7 @@ from weft import checkpoint, report
 FILTERS = """
 seed: 1
 dtype: float64
-data: {set: toy_images, images: 60, shape: [12, 11], classes: 3}
+data: {set: blobs, images: 60, shape: [12, 11], classes: 3}
 split: tiles
 model:
   epochs: 2
@@ -47,12 +47,12 @@ def test_what_it_was_computed_with(finished: tuple[Path, str]) -> None:
     facts = json.loads((run / "run.json").read_text())
     expected = {"dtype": "float64", "ranks": "2", "split": "2 x 1 tiles", "seed": "1", "set": "model.epochs=3"}
     assert expected.items() <= facts.items()
-    assert facts["data"] == "toy_images, made up"
+    assert facts["data"] == "blobs, made up"
     assert facts["torch"] == torch.__version__.split("+")[0]
     assert facts["weft"] and facts["MPI"] and facts["file"].endswith("filters.yaml")
     report.write(run)
     page = (run / "report.html").read_text()
-    assert "toy_images, made up" in page and facts["MPI"] in page
+    assert "blobs, made up" in page and facts["MPI"] in page
 
 
 def test_metrics_are_in_the_table_and_the_files(finished: tuple[Path, str]) -> None:

@@ -203,15 +203,15 @@ class ExperimentRun {
   }
 
   void end_epoch(const StepReport& report) {
-    if (report.pretraining_ended) {
-      write_pretraining_pictures(folder_, experiment_, mesh_, network_, training_, *dataset_.train, *dataset_.test,
-                                 reporter_);
-    }
     std::optional<Evaluation> test;
     if (experiment_.predict && report.stage->kind != Stage::Kind::kPretrain) {
       test = evaluate(experiment_, mesh_, network_, *dataset_.test);
     }
     reporter_.epoch(report, training_.progress(), test);
+    if (report.pretraining_ended) {
+      write_pretraining_pictures(folder_, experiment_, mesh_, network_, training_, *dataset_.train, *dataset_.test,
+                                 reporter_);
+    }
   }
 
   RunEnd train() {
