@@ -43,6 +43,10 @@ install(TARGETS weft EXPORT weft-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LI
 if(compat_targets)
   install(TARGETS ${compat_targets} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
+if(TARGET weft_switch)
+  # Not among the system's units: where it may go, and whether, is the administrator's word.
+  install(FILES apps/weft-switch/weft-switch.service DESTINATION "${CMAKE_INSTALL_DATADIR}/weft")
+endif()
 install(DIRECTORY weft/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/weft" FILES_MATCHING PATTERN "*.h")
 install(EXPORT weft-targets NAMESPACE weft:: DESTINATION "${package_dir}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +19,8 @@ from switches import PROGRAM, Switch, write_keys
 
 from weft import _bindings, sml_demo
 
+UNIT = Path(__file__).parents[2] / "apps" / "weft-switch" / "weft-switch.service"
+RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 KEY, OTHER_KEY = "00" * 31 + "01", "00" * 31 + "02"
 
 JOIN = """
@@ -375,6 +379,30 @@ def test_room_for_all_connections(limit: str, warned: bool) -> None:
     )
     assert (int(job.stdout) == 256) == warned and (int(job.stdout) > 2 * 1024) != warned, job.stdout
     assert ("256 descriptors are allowed" in job.stderr) == warned, job.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_the_systemd_unit_is_one(tmp_path: Path) -> None:
+    text = UNIT.read_text().replace("/usr/local/bin/weft-switch", str(PROGRAM))
+    unit = tmp_path / "weft-switch.service"
+    unit.write_text(text)
+    job = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
+    )
+    about_it = [line for line in job.stderr.splitlines() if unit.name in line]
+    assert job.returncode == 0 and not about_it, job.stderr
+
+
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None or os.geteuid() != 0 or int(RMEM_MAX.read_text()) >= 8 << 20,
+    reason="needs root, to be without CAP_NET_ADMIN, and a kernel that allows less than is wanted",
+)
+def test_a_small_socket_buffer_is_warned_of(tmp_path: Path) -> None:
+    without = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]
+    embedded = [str(PROGRAM), "--embedded", "1", "--http", "off", "--", "true"]
+    for command, warned in ((embedded, False), ([*without, *embedded], True)):
+        job = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert ("net.core.rmem_max" in job.stderr) == warned, job.stderr
 
 
 def test_idle_jobs_give_their_slots_back(tmp_path: Path) -> None:
