@@ -86,7 +86,7 @@ int train(const RunOptions& options, std::optional<int> ranks, int argc, char** 
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-    const std::string who = world->size() > 1 ? "weft: rank " + std::to_string(world->rank()) + ": "
+    const std::string who = world->size() > 1            ? "weft: rank " + std::to_string(world->rank()) + ": "
                             : text.starts_with("weft: ") ? ""
                                                          : "weft: ";
     std::fprintf(stderr, "%s%s\n", who.c_str(), text.c_str());

@@ -26,9 +26,9 @@ class RawPackets : public testing::Test {
     store_big_endian(datagram.data() + 4, static_cast<std::uint16_t>(datagram.size() + payload.size()));
     datagram.insert(datagram.end(), payload.begin(), payload.end());  // the checksum is 0: none
     const sockaddr_in to = to_socket_address({target.address.ipv4, 0});
-    ASSERT_EQ(::sendto(raw_.get(), datagram.data(), datagram.size(), 0, reinterpret_cast<const sockaddr*>(&to),
-                       sizeof to),
-              static_cast<ssize_t>(datagram.size()));
+    ASSERT_EQ(
+        ::sendto(raw_.get(), datagram.data(), datagram.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
+        static_cast<ssize_t>(datagram.size()));
   }
 
   LiveSwitch target;

@@ -134,7 +134,8 @@ TEST_F(MnistFolder, MissingFilesAreNamedWithWhereAndHow) {
   EXPECT_THAT(data_error([&] { (void)cifar10_set(folder()); }),
               AllOf(HasSubstr("missing data_batch_1.bin test_batch.bin"), HasSubstr("cifar-10-binary.tar.gz")));
   const ScopedData nothing(nullptr);
-  EXPECT_THAT(data_error([&] { (void)cifar10_set(); }), AllOf(HasSubstr("data_batch_1.bin"), HasSubstr("WEFT_DATA is not set")));
+  EXPECT_THAT(data_error([&] { (void)cifar10_set(); }),
+              AllOf(HasSubstr("data_batch_1.bin"), HasSubstr("WEFT_DATA is not set")));
 }
 
 TEST_F(Cifar, SetsOfSeveralFiles) {

@@ -18,7 +18,8 @@ TEST(NeonFormTest, DoublePrecisionUnlessTheFileSaysOtherwise) {
   const auto with = [&](const std::string& type) {
     return replaced(text, "rng_seed: 0", "rng_seed: 0, default_dtype: " + type);
   };
-  for (const char* single : {"float32", "np.float32", "!!python/name:numpy.float32 ''", "!!python/name:numpy.float32 "}) {
+  for (const char* single :
+       {"float32", "np.float32", "!!python/name:numpy.float32 ''", "!!python/name:numpy.float32 "}) {
     EXPECT_FALSE(parse_experiment(with(single), "file.yaml").float64) << single;
   }
   for (const char* twice : {"float64", "numpy.float64", "!!python/name:numpy.float64 ''"}) {
@@ -70,7 +71,8 @@ TEST(NeonFormTest, WithDataparTheDataSetNamesTheWholeBatch) {
   const std::string named = replaced(text, "sample_pct: 10", "sample_pct: 10, batch_size: 400, num_procs: 4");
   EXPECT_EQ(parse_experiment(named, "file.yaml").model.batch_size, 400);
   EXPECT_EQ(parse_experiment(text, "file.yaml").model.batch_size, 100);
-  const std::string tiles = replaced(text_of("mnist_vecpar_mlp.yaml"), "sample_pct: 10", "sample_pct: 10, batch_size: 400");
+  const std::string tiles =
+      replaced(text_of("mnist_vecpar_mlp.yaml"), "sample_pct: 10", "sample_pct: 10, batch_size: 400");
   EXPECT_EQ(parse_experiment(tiles, "file.yaml").model.batch_size, 100);
 }
 
@@ -83,8 +85,8 @@ TEST(NeonFormTest, KeysAndClassesOfLaterFiles) {
   EXPECT_EQ(error_of(replaced(text, "rng_seed: 0", "rng_seed: 4294967295")), "");
   EXPECT_THAT(error_of(replaced(text, "sum_squared.SumSquaredDiffs", "cross_entropy.CrossEntropy")),
               HasSubstr("expected SumSquaredDiffs as pretrain_cost"));
-  const std::string padded = replaced(text_of("mnist_numpy_convnet.yaml"), "fshape: [5, 5], stride: 1",
-                                      "fshape: [5, 5], stride: 1, pad: 2");
+  const std::string padded =
+      replaced(text_of("mnist_numpy_convnet.yaml"), "fshape: [5, 5], stride: 1", "fshape: [5, 5], stride: 1, pad: 2");
   EXPECT_THAT(error_of(padded), HasSubstr("expected ifmshape 28 x 28 in layer 'pool1'"));
 }
 

@@ -15,9 +15,9 @@ namespace weft::experiment {
 
 // Small pictures that need no files; `rest` is split and model of weft's own form.
 inline Experiment toy(const std::string& rest, const std::string& shape = "[11, 9]") {
-  return parse_experiment("seed: 3\ndtype: float64\ndata: {set: blobs, images: 40, shape: " + shape +
-                              ", classes: 3, maps: 2}\n" + rest,
-                          "toy.yaml");
+  return parse_experiment(
+      "seed: 3\ndtype: float64\ndata: {set: blobs, images: 40, shape: " + shape + ", classes: 3, maps: 2}\n" + rest,
+      "toy.yaml");
 }
 
 inline Comm alone() {

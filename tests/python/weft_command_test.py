@@ -86,7 +86,11 @@ def test_a_rank_that_sees_another_file(tmp_path: Path) -> None:
 def test_a_run_goes_on_only_with_its_own_batches(tmp_path: Path) -> None:
     file = toy_file(tmp_path)
     assert weft("train", file, "--set", "model.epochs=1", "--out", tmp_path / "run").returncode == 0
-    for setting, text in {"model.batch_size=16": "batch_size of 8", "seed=4": "seed of 3", "data.shuffle=false": "shuffle of 1"}.items():
+    for setting, text in {
+        "model.batch_size=16": "batch_size of 8",
+        "seed=4": "seed of 3",
+        "data.shuffle=false": "shuffle of 1",
+    }.items():
         for ranks in ("1", "2"):
             done = weft("train", "-n", ranks, file, "--set", setting, "--resume", "--out", tmp_path / "run")
             assert done.returncode != 0
@@ -141,7 +145,9 @@ def test_runs_without_a_folder_get_one_each(tmp_path: Path) -> None:
 
 def test_a_rank_says_that_it_makes_its_cache_again(tmp_path: Path) -> None:
     file = tmp_path / "cached.yaml"
-    file.write_text(toy_file(tmp_path).read_text().replace("classes: 3", f"classes: 3, cache: '{tmp_path}/c_{{rank}}_{{size}}.bin'"))
+    file.write_text(
+        toy_file(tmp_path).read_text().replace("classes: 3", f"classes: 3, cache: '{tmp_path}/c_{{rank}}_{{size}}.bin'")
+    )
     for _ in range(2):
         assert weft("train", "-n", "2", file, "--set", "model.epochs=1", cwd=tmp_path).returncode == 0
     (tmp_path / "c_1_2-train.bin").write_bytes(b"something else")

@@ -51,9 +51,9 @@ struct DatasetSpec {
   std::string cache{};                // serialized_path, with {rank} and {size}
   std::optional<std::int64_t> test_images{};
   std::optional<std::int64_t> batch_size{};  // neon's datapar: the whole batch; the model then names a process's part
-  bool shuffle = false;        // between epochs
-  std::int64_t prefetch = 2;   // batches made ahead; 0: none, and no thread
-  std::int64_t images = 1000;  // of made-up sets: how many, and of what size
+  bool shuffle = false;                      // between epochs
+  std::int64_t prefetch = 2;                 // batches made ahead; 0: none, and no thread
+  std::int64_t images = 1000;                // of made-up sets: how many, and of what size
   Sizes shape{8, 8};
   std::int64_t maps = 1;
   std::int64_t classes = 10;

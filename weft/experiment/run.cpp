@@ -116,8 +116,7 @@ class ExperimentRun {
     together(mesh_.world(), "run folder", [&] {
       if (!first_) return;
       folder_ = options_.out;
-      if (folder_.empty())
-        folder_ = (options_.resume ? last_folder : fresh_folder)("runs", experiment_.name);
+      if (folder_.empty()) folder_ = (options_.resume ? last_folder : fresh_folder)("runs", experiment_.name);
       const bool used = latest_checkpoint(folder_).has_value() || fs::exists(folder_ / "metrics.jsonl");
       if (used && !options_.resume) {
         throw ExperimentError("expected a new folder for the run, got " + folder_.string() +
