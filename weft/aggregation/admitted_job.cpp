@@ -56,7 +56,9 @@ bool AdmittedJob::is_place_of(int rank, const Address& from) const {
 }
 
 std::span<const Route> AdmittedJob::receivers(std::uint16_t port) {
+  if (!receivers_.empty() && receivers_port_ == port) return receivers_;
   receivers_.clear();
+  receivers_port_ = port;
   for (std::size_t rank = 0; rank < places_.size(); ++rank) {
     const std::optional<Address>& place = places_[rank];
     if (place) receivers_.emplace_back(Address{place->ipv4, place->port != 0 ? place->port : port}, own_[rank]);

@@ -20,7 +20,10 @@ class AdmittedJob {
   [[nodiscard]] JobStatus status(Time now) const;
   [[nodiscard]] Duration idle(Time now) const { return now - last_packet_; }
 
-  void place(int rank, const Address& address) { places_[static_cast<std::size_t>(rank)] = address; }
+  void place(int rank, const Address& address) {
+    places_[static_cast<std::size_t>(rank)] = address;
+    receivers_.clear();
+  }
   [[nodiscard]] const std::vector<std::optional<Address>>& places() const { return places_; }
   // Whether that worker is there; port 0 in its place stands for any.
   [[nodiscard]] bool is_place_of(int rank, const Address& from) const;
@@ -31,7 +34,8 @@ class AdmittedJob {
   [[nodiscard]] std::optional<Turn> turn_of(const Head& head) const;
   void note_completed(const Turn& turn);
   void note_accepted(int rank, const Route& from, Time now) {
-    own_[static_cast<std::size_t>(rank)] = from.own;
+    std::uint32_t& own = own_[static_cast<std::size_t>(rank)];
+    if (own != from.own) own = from.own, receivers_.clear();
     last_packet_ = now;
   }
 
@@ -47,7 +51,8 @@ class AdmittedJob {
   Time last_packet_;
   std::vector<std::optional<Address>> places_;
   std::vector<std::uint32_t> own_;  // by rank: which address of the switch it talks to, as its last packet told
-  std::vector<Route> receivers_;
+  std::vector<Route> receivers_;  // for receivers_port_; empty where they have to be looked up anew
+  std::uint16_t receivers_port_ = 0;
   std::optional<std::int64_t> newest_operation_;  // kSwitchMl: of all complete sums
 };
 
