@@ -4,7 +4,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 elements=${1:-100000000}
 seconds=${2:-300}
-targets=(aggregation_packet aggregation_config control_keys control_requests)
+targets=(aggregation_packet aggregation_frame aggregation_floats aggregation_config control_keys control_requests)
 scripts/build.sh release test_aggregation_simulation "${targets[@]/#/fuzz_}" || exit 1
 status=0
 WEFT_AGGREGATION_ELEMENTS=$elements build/release/tests/aggregation/simulation_test || status=1

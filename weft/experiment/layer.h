@@ -57,6 +57,10 @@ struct LayerContext {
   spatial::LayoutPtr inputs;
 };
 
+// The weights of filters and, where the layer has them, its biases: whole on every rank.
+[[nodiscard]] std::vector<Parameter> drawn_filters(const LayerContext& context, const Sizes& shape,
+                                                   std::int64_t fan_in);
+
 // `layout` becomes that of the layer's outputs; null where they are whole. Collective.
 [[nodiscard]] LayerPtr make_layer(const LayerContext& context, spatial::LayoutPtr& layout);
 

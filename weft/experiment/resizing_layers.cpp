@@ -1,5 +1,4 @@
 // Layers whose fields have other sizes than windows and strides give: larger ones, and those of a given size.
-#include "weft/experiment/initial_weights.h"
 #include "weft/experiment/layer.h"
 #include "weft/spatial/adaptive_pooling.h"
 #include "weft/spatial/convolution.h"
@@ -14,13 +13,7 @@ class TransposedConvolutionLayer final : public Layer {
       : spec_(context.spec), options_{spec_.stride, spec_.padding, spec_.output_padding, spec_.dilation, spec_.groups} {
     const Sizes shape{context.sizes.in.maps, spec_.outputs / spec_.groups, spec_.kernel[0], spec_.kernel[1]};
     const std::int64_t fan_in = shape[1] * shape[2] * shape[3];  // as torch counts it, by the weights' second size
-    auto generator = layer_generator(context.seed, context.number);
-    parameters_.push_back(whole_parameter(
-        spec_.name + ".weight", initial_weights(spec_.init, shape, fan_in, context.type, generator), context.rule));
-    if (!spec_.bias) return;
-    parameters_.push_back(whole_parameter(spec_.name + ".bias",
-                                          initial_biases(spec_.init, spec_.outputs, fan_in, context.type, generator),
-                                          context.rule));
+    parameters_ = drawn_filters(context, shape, fan_in);
   }
 
   Flow forward(const Flow& x, const Pass& /*pass*/) override {

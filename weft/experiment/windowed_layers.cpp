@@ -18,14 +18,7 @@ class ConvolutionLayer final : public Layer {
     options_.groups = spec_.groups;
     const std::int64_t maps = context.sizes.in.maps / spec_.groups;
     const std::int64_t fan_in = maps * spec_.kernel[0] * spec_.kernel[1];
-    auto generator = layer_generator(context.seed, context.number);
-    const Sizes shape{spec_.outputs, maps, spec_.kernel[0], spec_.kernel[1]};
-    parameters_.push_back(whole_parameter(
-        spec_.name + ".weight", initial_weights(spec_.init, shape, fan_in, context.type, generator), context.rule));
-    if (!spec_.bias) return;
-    parameters_.push_back(whole_parameter(spec_.name + ".bias",
-                                          initial_biases(spec_.init, spec_.outputs, fan_in, context.type, generator),
-                                          context.rule));
+    parameters_ = drawn_filters(context, {spec_.outputs, maps, spec_.kernel[0], spec_.kernel[1]}, fan_in);
   }
 
   Flow forward(const Flow& x, const Pass& /*pass*/) override {
@@ -83,6 +76,17 @@ LayerPtr unplaced(const LayerContext& context) {
 }
 
 }  // namespace
+
+std::vector<Parameter> drawn_filters(const LayerContext& context, const Sizes& shape, std::int64_t fan_in) {
+  const LayerSpec& spec = context.spec;
+  auto generator = layer_generator(context.seed, context.number);
+  std::vector<Parameter> drawn{whole_parameter(
+      spec.name + ".weight", initial_weights(spec.init, shape, fan_in, context.type, generator), context.rule)};
+  if (!spec.bias) return drawn;
+  drawn.push_back(whole_parameter(
+      spec.name + ".bias", initial_biases(spec.init, spec.outputs, fan_in, context.type, generator), context.rule));
+  return drawn;
+}
 
 LayerPtr make_windowed_layer(const LayerContext& context, spatial::LayoutPtr& layout) {
   LayerPtr layer = unplaced(context);
