@@ -328,7 +328,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, ranks:
 
 
 def test_ctrl_c_of_the_launcher_leaves_a_checkpoint(tmp_path: Path) -> None:
-    """Open MPI's then asks its ranks to end, and ends them when they take long; what it prints and returns is its own."""
+    """Open MPI's then asks its ranks to end, and ends them when they take long; its words and status are its own."""
     out = tmp_path / "run"
     arguments = command("train", toy_file(tmp_path), "--out", out, "--set", "model.epochs=400")
     job = subprocess.Popen(

@@ -51,7 +51,7 @@ class AdmittedJob {
   Time last_packet_;
   std::vector<std::optional<Address>> places_;
   std::vector<std::uint32_t> own_;  // by rank: which address of the switch it talks to, as its last packet told
-  std::vector<Route> receivers_;  // for receivers_port_; empty where they have to be looked up anew
+  std::vector<Route> receivers_;    // for receivers_port_; empty where they have to be looked up anew
   std::uint16_t receivers_port_ = 0;
   std::optional<std::int64_t> newest_operation_;  // kSwitchMl: of all complete sums
 };

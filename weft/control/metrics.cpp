@@ -75,7 +75,8 @@ void write_switch(Writer& writer, const Status& status) {
   writer.sample("result=\"admitted\"", status.jobs.jobs_admitted);
   writer.sample("result=\"refused\"", status.jobs.jobs_refused);
   writer.sample("result=\"ended\"", status.jobs.jobs_ended);
-  writer.family("packets_lost_on_sending_total", "counter", "Of packets_out_total, those that the kernel did not take.");
+  writer.family("packets_lost_on_sending_total", "counter",
+                "Of packets_out_total, those that the kernel did not take.");
   writer.sample("", status.jobs.lost_on_sending);
   writer.family("control_connections", "gauge", "Open connections of the control plane.");
   writer.sample("", std::uint64_t{status.connections});
