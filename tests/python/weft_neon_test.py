@@ -1,8 +1,8 @@
 """neon's files, unchanged: each gives one curve on 1, 4 and 16 ranks.
 
 By themselves these tests train on the sample that make env installs, and on made-up images where CIFAR-10 is asked for.
-WEFT_WHOLE_DATA names a folder with the whole sets (`make test-experiments`); then errors are those of the reference, too,
-and networks are trained on all of MNIST.
+WEFT_WHOLE_DATA names a folder with the whole sets (`make test-experiments`); then errors are those of the reference,
+too, and networks are trained on all of MNIST.
 """
 
 from __future__ import annotations
