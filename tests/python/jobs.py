@@ -32,3 +32,21 @@ def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[i
         check=False,
     )
     return job.returncode, job.stdout + job.stderr, time.monotonic() - start
+
+
+def start_until_ready(path: Path, program: str, **environment: str) -> subprocess.Popen[str]:
+    """A job of two ranks that has printed "ready" and goes on; what it prints later is still to be read."""
+    script = path / "job.py"
+    script.write_text("import torch, weft\n" + textwrap.dedent(program))
+    job = subprocess.Popen(
+        [str(LAUNCHER), "-n", "2", sys.executable, str(script)],
+        env={**outside_of_any_job(), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert job.stdout is not None
+    head = ""
+    while "ready" not in head and (line := job.stdout.readline()):
+        head += line
+    return job

@@ -243,20 +243,7 @@ print(f"[{rank}] goes on", flush=True)
 
 
 def test_a_switch_that_never_comes_back(tmp_path: Path, switch: Switch) -> None:
-    script = tmp_path / "job.py"
-    script.write_text("import torch, weft\n" + GONE)
-    environment = {**jobs.outside_of_any_job(), **switch.environment(), "WEFT_SML_SETUP_TIMEOUT_S": "2"}
-    job = subprocess.Popen(
-        [str(jobs.LAUNCHER), "-n", "2", sys.executable, str(script)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert job.stdout is not None
-    head = ""
-    while "ready" not in head and (line := job.stdout.readline()):
-        head += line
+    job = jobs.start_until_ready(tmp_path, GONE, **switch.environment(), WEFT_SML_SETUP_TIMEOUT_S="2")
     switch.kill()
     text, _ = job.communicate(timeout=120)
     for rank in (0, 1):

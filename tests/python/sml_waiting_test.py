@@ -91,19 +91,7 @@ weft.world().barrier()
 
 
 def test_a_timeout_is_the_cause_also_while_the_switch_is_away(tmp_path: Path, switch: Switch) -> None:
-    script = tmp_path / "job.py"
-    script.write_text("import torch, weft\n" + AWAY)
-    job = subprocess.Popen(
-        [str(jobs.LAUNCHER), "-n", "2", sys.executable, str(script)],
-        env={**jobs.outside_of_any_job(), **switch.environment(), "WEFT_SML_SETUP_TIMEOUT_S": "100"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert job.stdout is not None
-    head = ""
-    while "ready" not in head and (line := job.stdout.readline()):
-        head += line
+    job = jobs.start_until_ready(tmp_path, AWAY, **switch.environment(), WEFT_SML_SETUP_TIMEOUT_S="100")
     switch.kill()
     text, _ = job.communicate(timeout=120)
     assert text.count("told: ") == 2 and text.count("reached its timeout of 4") >= 2, text
