@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/control/connect.h"
 #include "tests/control/no_descriptors.h"
-#include "weft/aggregation/socket_address.h"
 #include "weft/control/status.h"
 
 namespace weft::control {
@@ -17,7 +17,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
-constexpr std::uint32_t kLoopback = 0x7F000001;
 constexpr std::size_t kPageBytes = std::size_t{48} << 20;  // more than the kernel keeps for a client that does not read
 
 class Http : public ::testing::Test {
@@ -28,15 +27,7 @@ class Http : public ::testing::Test {
     pages["/"] = {"text/html", [] { return std::string(kPageBytes, 'x'); }};
     server_ = std::make_unique<HttpServer>(aggregation::Address{kLoopback, 0}, pages, counters_, limits);
   }
-  [[nodiscard]] int connected() const {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    connect_to_server(fd);
-    return fd;
-  }
-  void connect_to_server(int fd) const {
-    const sockaddr_in name = aggregation::to_socket_address({kLoopback, server_->port()});
-    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
-  }
+  [[nodiscard]] int connected() const { return connect_to(server_->port()); }
   static std::string rest(int fd) {
     std::string text;
     char buffer[65536];
@@ -110,7 +101,7 @@ TEST_F(Http, WithoutDescriptorsItWaitsAndThenServes) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   {
     const NoDescriptors all_taken;
-    connect_to_server(fd);
+    connect_to(fd, server_->port());
     while (counters_.of(Event::kNoDescriptors) == 0) std::this_thread::sleep_for(1ms);
     const auto begin = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(1s);

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -17,9 +18,18 @@ bool nothing_left() { return errno == EMFILE || errno == ENFILE || errno == ENOB
 Listener::Listener(const aggregation::Address& address, Counters& counters)
     : counters_(counters), socket_(listen_on(address)) {}
 
-int Listener::watched() const { return Clock::now() < pause_end_ ? -1 : socket_.get(); }
+bool Listener::pauses() const { return Clock::now() < pause_end_; }
+
+bool Listener::somebody_knocks() const {
+  pollfd door{socket_.get(), POLLIN, 0};
+  return poll(&door, 1, 0) > 0;
+}
+
+int Listener::watched() const { return pauses() ? -1 : socket_.get(); }
 
 files::FileDescriptor Listener::accept() {
+  // Linux takes a descriptor before it looks whether somebody is there, and would say that none is left to nobody.
+  if (pauses() || !somebody_knocks()) return files::FileDescriptor(-1);
   files::FileDescriptor visitor(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   const int on = 1;
   if (visitor.get() >= 0) {

@@ -28,6 +28,9 @@ class Listener {
  private:
   using Clock = std::chrono::steady_clock;
 
+  [[nodiscard]] bool pauses() const;
+  [[nodiscard]] bool somebody_knocks() const;
+
   Counters& counters_;
   files::FileDescriptor socket_;
   Clock::time_point pause_end_{};

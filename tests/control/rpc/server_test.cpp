@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "switchml.grpc.pb.h"
+#include "tests/control/connect.h"
 #include "tests/control/interfaces.h"
 #include "tests/control/no_descriptors.h"
 #include "weft/aggregation/aggregation_switch.h"
-#include "weft/aggregation/socket_address.h"
 #include "weft/control/admission.h"
 #include "weft/control/client.h"
 #include "weft/control/descriptors.h"
@@ -35,7 +35,6 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kLoopback = 0x7F000001;
 constexpr auto kPatience = 20s;
 const std::string kKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const std::string kOtherKey = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -383,17 +382,6 @@ TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
   EXPECT_EQ(stub->RdmaSession(&context, rdma, &answer).error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(counters_.of(Event::kRefusedBadRequest), 6U);
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
-}
-
-void connect_to(int fd, std::uint16_t port) {
-  const sockaddr_in name = aggregation::to_socket_address({kLoopback, port});
-  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
-}
-
-int connect_to(std::uint16_t port) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  connect_to(fd, port);
-  return fd;
 }
 
 // Connections that say nothing, or begin HTTP/2 and go no further; a worker sets itself up meanwhile.
