@@ -422,6 +422,32 @@ def test_single_tensors_that_are_views(layout: Layout, rank: int, size: int) -> 
     same(piece, reduced([x[rank] for x in xs], "sum"))
 
 
+@not_gloo
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", [Tensor.clone, column, transposed])
+def test_a_mean_of_half_precision_is_rounded_once_and_does_not_overflow(
+    layout: Layout, dtype: torch.dtype, rank: int, size: int
+) -> None:
+    xs = [(40000 + 100 * x).to(dtype) for x in per_rank(size, (6 * size, 5), torch.float32)]  # float16 ends at 65504
+    expected = torch.stack([x.float() for x in xs]).mean(0).to(dtype)
+    x = layout(xs[rank].clone())
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    same(x, expected)
+    large = xs[rank].repeat(500, 1)  # another way than MPI's own
+    dist.all_reduce(large, dist.ReduceOp.AVG)
+    same(large, expected.repeat(500, 1))
+    x = layout(xs[rank].clone())
+    dist.reduce(x, 0, dist.ReduceOp.AVG)
+    same(x, expected if rank == 0 else xs[rank])
+    piece = layout(torch.zeros(6, 5, dtype=dtype))
+    dist.reduce_scatter_single(piece, layout(xs[rank].clone()), dist.ReduceOp.AVG)
+    same(piece, expected[6 * rank : 6 * (rank + 1)])
+    entries = xs[rank].clone().to_sparse()
+    dist.all_reduce(entries, dist.ReduceOp.AVG)
+    assert entries.dtype == dtype
+    same(entries.to_dense(), expected)
+
+
 def sparse(rank: int, size: int, width: int = 3) -> Tensor:
     """Rows of an embedding's gradient: some that no other rank has, one twice, and none on the second rank."""
     indices = torch.tensor([[0, rank, rank, size]]) if rank != 1 else torch.zeros(1, 0, dtype=torch.int64)

@@ -33,6 +33,28 @@ def test_values(case: Case, dtype: torch.dtype, comm: weft.Communicator) -> None
     torch.testing.assert_close(result, expected, atol=absolute, rtol=None if absolute is None else 1e-2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if "mean" in case.name], ids=str)
+def test_a_mean_of_half_precision_is_rounded_once_and_does_not_overflow(
+    case: Case, dtype: torch.dtype, comm: weft.Communicator
+) -> None:
+    xs = [(40000 + 100 * x).to(dtype) for x in case.inputs(comm.size, torch.float64)]  # float16 ends at 65504
+    expected = case.expect([x.float() for x in xs])[comm.rank].to(dtype)
+    result = case.run(comm, xs[comm.rank])
+    assert result.dtype == dtype
+    assert torch.equal(result, expected)
+
+
+def test_a_mean_that_is_waited_for_does_not_overflow(comm: weft.Communicator) -> None:
+    x = torch.full((5,), 40000.0, dtype=torch.float16, requires_grad=True)
+    y = comm.iall_reduce(x, "mean").wait()
+    assert y.dtype == torch.float16
+    assert (y == 40000).all()
+    y.backward(torch.full((5,), 60000.0, dtype=torch.float16))
+    assert x.grad is not None
+    assert (x.grad == 60000).all()
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_non_contiguous_inputs_give_the_same(case: Case, comm: weft.Communicator) -> None:
     x = case.inputs(comm.size, torch.float64)[comm.rank]

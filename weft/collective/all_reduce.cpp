@@ -29,15 +29,14 @@ Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t comm)
   });
   talk.agree(Signature("all_reduce").add(x).add(static_cast<std::int64_t>(op)), 0,
              [&] { return "all_reduce(" + describe(x) + ", '" + std::string(op_name) + "')"; });
-  const Tensor in = readable(x);
-  Tensor out = writable(x.sizes(), x);
+  const Tensor in = readable(travelling(x, op));
+  Tensor out = writable(x.sizes(), in);
   {
     const mpi::BlockingScope blocking;
-    mpi::all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), op,
+    mpi::all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
                     talk.channel());
   }
-  if (op == ReduceOp::kMean) out.div_(talk.size());
-  return delivered(std::move(out), x);
+  return finished(std::move(out), op, talk.size(), x.options());
 }
 
 struct LinearAdjoint {

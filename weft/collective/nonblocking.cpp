@@ -117,17 +117,13 @@ c10::intrusive_ptr<Pending> iall_reduce(const Tensor& x, const Comm& comm, Reduc
   });
   talk.agree(Signature("iall_reduce").add(x).add(static_cast<std::int64_t>(op)), 0,
              [&] { return "iall_reduce(" + describe(x) + ", '" + std::string(mpi::name_of(op)) + "')"; });
-  const Tensor in = readable(x.detach());
-  Tensor out = writable(x.sizes(), x);
+  const Tensor in = readable(travelling(x.detach(), op));
+  Tensor out = writable(x.sizes(), in);
   auto pending = c10::make_intrusive<PendingCollective>("iall_reduce", comm);
   pending->request = mpi::Request(keep_alive(in, out));
-  mpi::all_reduce_start(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), op,
+  mpi::all_reduce_start(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
                         talk.channel(), pending->request);
-  const at::Device device = x.device();
-  pending->result = [out, op, device, size = talk.size()] {
-    if (op == ReduceOp::kMean) out.div_(size);
-    return out.to(device);
-  };
+  pending->result = [out, op, like = x.options(), size = talk.size()] { return finished(out, op, size, like); };
   if (call.recording()) {
     record_start(pending, x, x.sizes(),
                  overlapping_reply([comm, op](const Tensor& g) { return iall_reduce(g, comm, op); }));

@@ -33,19 +33,15 @@ Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t root,
   talk.agree(Signature("reduce").add(x).add(static_cast<std::int64_t>(op)).add(root), 0, [&] {
     return "reduce(" + describe(x) + ", '" + std::string(op_name) + "', root=" + std::to_string(root) + ")";
   });
-  const Tensor in = readable(x);
-  Tensor out = writable(x.sizes(), x);
+  const Tensor in = readable(travelling(x, op));
+  Tensor out = writable(x.sizes(), in);
   {
     const mpi::BlockingScope blocking;
-    mpi::reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), op,
+    mpi::reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
                 static_cast<int>(root), talk.channel());
   }
-  if (talk.rank() != root) {
-    out.zero_();
-  } else if (op == ReduceOp::kMean) {
-    out.div_(talk.size());
-  }
-  return delivered(std::move(out), x);
+  if (talk.rank() != root) out.zero_();
+  return finished(std::move(out), op, talk.size(), x.options());
 }
 
 // The root reduces with torch, so every derivative is right; elsewhere the empty gather sums to zeros.

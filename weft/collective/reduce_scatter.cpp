@@ -40,17 +40,16 @@ Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t dim, 
     return "reduce_scatter(" + describe(x) + ", '" + std::string(op_name) + "', dim=" + std::to_string(dim) + ", " +
            std::to_string(sizes.size()) + " sizes)";
   });
-  const Tensor in = readable(to_front(x, dim));
+  const Tensor in = readable(travelling(to_front(x, dim), op));
   auto shape = in.sizes().vec();
   shape[0] = sizes[static_cast<std::size_t>(talk.rank())];
-  Tensor out = writable(shape, x);
+  Tensor out = writable(shape, in);
   {
     const mpi::BlockingScope blocking;
     mpi::reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
-                        datatype_of(x.scalar_type()), op, talk.channel());
+                        datatype_of(in.scalar_type()), op, talk.channel());
   }
-  if (op == ReduceOp::kMean) out.div_(talk.size());
-  return delivered(from_front(out, dim), x);
+  return finished(from_front(out, dim), op, talk.size(), x.options());
 }
 
 // The pieces travel to their owners, who reduce them with torch: every derivative is right without further ado.

@@ -44,6 +44,17 @@ void require_reducible(const at::Tensor& x, ReduceOp op) {
               mpi::name_of(type), op == ReduceOp::kMean ? "; convert to a floating type first" : "");
 }
 
+at::ScalarType travels_as(at::ScalarType type, ReduceOp op) {
+  const bool half = type == at::kHalf || type == at::kBFloat16;
+  return half && op == ReduceOp::kMean ? at::kFloat : type;
+}
+
+at::Tensor finished(at::Tensor reduced, ReduceOp op, std::int64_t count, const at::TensorOptions& like) {
+  if (op == ReduceOp::kMean) reduced.div_(count);
+  if (reduced.device() == like.device() && reduced.dtype() == like.dtype()) return reduced;
+  return reduced.to(like.device(), like.dtype());
+}
+
 void require_differentiable(ReduceOp op) {
   TORCH_CHECK(is_differentiable(op), "weft: reduction '", mpi::name_of(op),
               "' has no derivative; detach its input, or use sum, mean, prod, min or max");

@@ -18,6 +18,17 @@ using mpi::ReduceOp;
 // Throws (TORCH_CHECK) unless the reduction is defined on the tensor's type.
 void require_reducible(const at::Tensor& x, ReduceOp op);
 
+// The type in which values travel and are added up: float32 for a mean of half precision, whose sum may overflow though
+// the mean does not, and which would be rounded twice.
+[[nodiscard]] at::ScalarType travels_as(at::ScalarType type, ReduceOp op);
+[[nodiscard]] inline at::Tensor travelling(const at::Tensor& x, ReduceOp op) {
+  const at::ScalarType type = travels_as(x.scalar_type(), op);
+  return type == x.scalar_type() ? x : x.to(type);
+}
+// Makes what travelled the result: the mean of `count` ranks' values where that was asked for, in the type and on the
+// device of `like`.
+[[nodiscard]] at::Tensor finished(at::Tensor reduced, ReduceOp op, std::int64_t count, const at::TensorOptions& like);
+
 [[nodiscard]] constexpr bool is_linear(ReduceOp op) noexcept { return op == ReduceOp::kSum || op == ReduceOp::kMean; }
 [[nodiscard]] constexpr bool is_differentiable(ReduceOp op) noexcept { return op <= ReduceOp::kMax; }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/full_like.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "weft/collective/all_gather.h"
@@ -50,18 +51,17 @@ Tensor communicate(const Tensor& x, std::string_view op_name, bool exclusive, bo
     return std::string(exclusive ? "exscan(" : "scan(") + describe(x) + ", '" + std::string(op_name) + "'" +
            (reverse ? ", reverse)" : ")");
   });
-  const Tensor in = readable(x);
-  Tensor out = writable(x.sizes(), x);
+  const Tensor in = readable(travelling(x, op));
+  Tensor out = writable(x.sizes(), in);
   const auto channel = reverse ? talk.team()->reversed(talk.direction()) : talk.channel();
   const int before = position(*talk.team(), reverse);
   {
     const mpi::BlockingScope blocking;
     const auto run = exclusive ? &mpi::exscan : &mpi::scan;
-    run(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), op, channel);
+    run(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op, channel);
   }
   if (exclusive && before == 0) out.copy_(neutral(out, op));
-  if (op == ReduceOp::kMean && before > 0) out.div_(exclusive ? before : before + 1);
-  return delivered(std::move(out), x);
+  return finished(std::move(out), op, std::max(exclusive ? before : before + 1, 1), x.options());
 }
 
 // Everybody's tensors, reduced with torch: every derivative is right without further ado.

@@ -1,5 +1,6 @@
 #include "weft/process_group/memory.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
@@ -67,8 +68,15 @@ Target target_of(const at::Tensor& tensor) {
   return {detached, is_plain(detached) ? detached : collective::writable(detached.sizes(), detached)};
 }
 
-Target in_place_of(const at::Tensor& tensor) {
-  Target target = target_of(tensor);
+Target target_of(const at::Tensor& tensor, at::ScalarType type) {
+  if (type == tensor.scalar_type()) return target_of(tensor);
+  return {tensor.detach(), at::empty(tensor.sizes(), tensor.options().dtype(type).device(at::kCPU))};
+}
+
+Target in_place_of(const at::Tensor& tensor) { return in_place_of(tensor, tensor.scalar_type()); }
+
+Target in_place_of(const at::Tensor& tensor, at::ScalarType type) {
+  Target target = target_of(tensor, type);
   if (!target.memory.is_same(target.tensor)) target.memory.copy_(target.tensor);
   return target;
 }
@@ -89,7 +97,10 @@ void deliver_all(const std::vector<Target>& targets) {
 }
 
 Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks)
-    : op_(translated(op)), ranks_(ranks), factor_(factor_of(op)) {
+    : op_(translated(op)),
+      type_(collective::travels_as(like.scalar_type(), op_)),
+      ranks_(ranks),
+      factor_(factor_of(op)) {
   collective::require_reducible(like, op_);
 }
 
@@ -104,7 +115,7 @@ void Reduction::finish(const at::Tensor& memory) const {
 }
 
 at::Tensor Reduction::prepared(const at::Tensor& input) const {
-  at::Tensor memory = source_of(input);
+  at::Tensor memory = source_of(collective::travelling(input, op_));
   if (!scales()) return memory;
   memory = memory.clone();
   prepare(memory);

@@ -25,8 +25,11 @@ struct Target {
   void deliver() const;
 };
 [[nodiscard]] Target target_of(const at::Tensor& tensor);
+// The same in memory of another type.
+[[nodiscard]] Target target_of(const at::Tensor& tensor, at::ScalarType type);
 // The same, holding the tensor's contents already: for operations in place.
 [[nodiscard]] Target in_place_of(const at::Tensor& tensor);
+[[nodiscard]] Target in_place_of(const at::Tensor& tensor, at::ScalarType type);
 void deliver_all(const std::vector<Target>& targets);
 // Makes a sum over so many ranks their mean.
 void divide(const at::Tensor& memory, int ranks);
@@ -38,6 +41,8 @@ class Reduction {
   Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks);
 
   [[nodiscard]] mpi::ReduceOp op() const noexcept { return op_; }
+  // Of the memory that is combined.
+  [[nodiscard]] at::ScalarType type() const noexcept { return type_; }
   // Whether prepare() changes anything, so that inputs must be copied first.
   [[nodiscard]] bool scales() const noexcept { return factor_.defined(); }
   void prepare(const at::Tensor& memory) const;
@@ -47,6 +52,7 @@ class Reduction {
 
  private:
   mpi::ReduceOp op_;
+  at::ScalarType type_;
   int ranks_;
   at::Tensor factor_;  // of PREMUL_SUM
 };

@@ -18,9 +18,9 @@ constexpr std::int64_t kSmallBytes = std::int64_t{8} << 10;
 Job Group::all_reduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   collective::require_communicable(tensor);
   const Reduction reduction(op, tensor, size_);
-  const Target target = in_place_of(tensor);
+  const Target target = in_place_of(tensor, reduction.type());
   reduction.prepare(target.memory);
-  const auto type = collective::datatype_of(tensor.scalar_type());
+  const auto type = collective::datatype_of(reduction.type());
   Job job;
   if (target.bytes() < kSmallBytes && size_ > 1) {
     mpi::Request request(collective::keep_alive(target.memory));
@@ -54,11 +54,11 @@ Group::WorkPtr Group::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) 
   return launch(manner(c10d::OpType::REDUCE, "weft:reduce", opts), [&] {
     const Reduction reduction(opts.reduceOp, tensor, size_);
     const bool is_root = rank_ == opts.rootRank;
-    const Target target = is_root ? in_place_of(tensor) : Target{{}, reduction.prepared(tensor)};
+    const Target target = is_root ? in_place_of(tensor, reduction.type()) : Target{{}, reduction.prepared(tensor)};
     if (is_root) reduction.prepare(target.memory);
     mpi::Request request(collective::keep_alive(target.memory));
     mpi::reduce_start(target.memory.const_data_ptr(), is_root ? target.data() : nullptr, target.memory.numel(),
-                      collective::datatype_of(tensor.scalar_type()), reduction.op(), static_cast<int>(opts.rootRank),
+                      collective::datatype_of(reduction.type()), reduction.op(), static_cast<int>(opts.rootRank),
                       comm(), request);
     Job job;
     job.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
@@ -73,7 +73,7 @@ Job Group::reduce_scatter_job(const Tensors& blocks, const at::Tensor& output, c
   collective::require_communicable(output);
   require_one_each(blocks, size_, "reduce_scatter");
   const Reduction reduction(op, output, size_);
-  const Target target = target_of(output);
+  const Target target = target_of(output, reduction.type());
   Job job;
   std::vector<const void*> data;
   std::vector<std::int64_t> counts;
@@ -85,9 +85,9 @@ Job Group::reduce_scatter_job(const Tensors& blocks, const at::Tensor& output, c
   }
   TORCH_CHECK(counts[static_cast<std::size_t>(rank_)] == output.numel(), "weft: reduce_scatter expects an output of ",
               counts[static_cast<std::size_t>(rank_)], " elements, like the input for this rank, got ", output.numel());
-  job.operation = mpi::direct_reduce_scatter(std::move(data), std::move(counts), target.data(),
-                                             collective::datatype_of(output.scalar_type()), reduction.op(), comm(),
-                                             channels_->tags());
+  job.operation =
+      mpi::direct_reduce_scatter(std::move(data), std::move(counts), target.data(),
+                                 collective::datatype_of(reduction.type()), reduction.op(), comm(), channels_->tags());
   job.deliver = delivery(reduction, target);
   job.inputs = blocks;
   job.outputs = {output};

@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "weft/collective/reduction.h"
 #include "weft/mpi/half.h"
 #include "weft/process_group/memory.h"
 #include "weft/process_group/sml_setup.h"
@@ -33,15 +34,6 @@ void sum(aggregation::WorkerSession& session, const at::Tensor& memory) {
     default:
       TORCH_INTERNAL_ASSERT(false, "sml: ", memory.scalar_type(), " was let through");
   }
-}
-
-// Where a sum is made. A mean's is wider than half precision, where a sum may overflow though the mean does not, and
-// would be rounded twice.
-Target working_memory(const at::Tensor& tensor, bool mean) {
-  const bool half = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
-  if (!mean || !half) return in_place_of(tensor);
-  const at::Tensor detached = tensor.detach();
-  return {detached, detached.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous)};
 }
 
 // `divisor`: the number of ranks for a mean, 1 for a sum.
@@ -192,7 +184,10 @@ SmlGroup::WorkPtr SmlGroup::through_switch(const Tensors& tensors, const c10d::R
     const c10::AutoGradMode no_grad(false);
     const bool mean = op == c10d::ReduceOp::AVG;
     std::vector<Target> targets;
-    for (const at::Tensor& tensor : tensors) targets.push_back(working_memory(tensor, mean));
+    const auto reduction = mean ? mpi::ReduceOp::kMean : mpi::ReduceOp::kSum;
+    for (const at::Tensor& tensor : tensors) {
+      targets.push_back(in_place_of(tensor, collective::travels_as(tensor.scalar_type(), reduction)));
+    }
     work = c10::make_intrusive<SmlWork>(lane_, rank_, type, ++sequence_, patience, tensors);
     lane_->add(task_of(std::move(targets), mean ? size_ : 1, patience, work));
     std::erase_if(pending_, [](const auto& entry) {

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include "weft/collective/reduction.h"
 #include "weft/collective/tensor.h"
 #include "weft/mpi/exchange.h"
 #include "weft/process_group/group.h"
@@ -74,9 +75,13 @@ Group::WorkPtr Group::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOp
   gather_from_all(indices, mine._indices().contiguous());
   gather_from_all(values, mine._values().contiguous());
 
-  at::Tensor sum = at::_sparse_coo_tensor_unsafe(at::cat(indices, 1), at::cat(values, 0), mine.sizes()).coalesce();
-  if (opts.reduceOp == c10d::ReduceOp::AVG) sum._values().div_(size_);
-  tensors.front().copy_(sum);  // not of a detached one: a sparse tensor's copy_ exchanges its parts
+  const bool mean = opts.reduceOp == c10d::ReduceOp::AVG;
+  const at::Tensor entries =
+      collective::travelling(at::cat(values, 0), mean ? mpi::ReduceOp::kMean : mpi::ReduceOp::kSum);
+  at::Tensor sum = at::_sparse_coo_tensor_unsafe(at::cat(indices, 1), entries, mine.sizes()).coalesce();
+  if (mean) sum._values().div_(size_);
+  tensors.front().copy_(
+      sum.to(mine.scalar_type()));  // not of a detached one: a sparse tensor's copy_ exchanges its parts
   return launch(call, [&] {
     Job job;
     job.operation = std::make_unique<Nothing>();
