@@ -67,6 +67,9 @@ void require_ranks(const RunOptions& options, std::optional<int> said, int are) 
   std::_Exit(EXIT_FAILURE);
 }
 
+// In front of an error that does not say itself whose it is.
+const char* prefix(const std::string& text) { return text.starts_with("weft: ") ? "" : "weft: "; }
+
 int train(const RunOptions& options, std::optional<int> ranks, int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
   const auto world = weft::mpi::Team::world();
@@ -76,7 +79,7 @@ int train(const RunOptions& options, std::optional<int> ranks, int argc, char** 
     return weft::experiment::run_experiment(options, world) == RunEnd::kStopped ? kInterrupted : EXIT_SUCCESS;
   } catch (const weft::mpi::SharedFailure& error) {
     const std::string text = error.what();
-    if (world->rank() == 0) std::fprintf(stderr, "%s%s\n", text.starts_with("weft: ") ? "" : "weft: ", text.c_str());
+    if (world->rank() == 0) std::fprintf(stderr, "%s%s\n", prefix(text), text.c_str());
     std::fflush(nullptr);
     std::_Exit(EXIT_FAILURE);
   } catch (const weft::experiment::ExperimentError& error) {
@@ -86,9 +89,8 @@ int train(const RunOptions& options, std::optional<int> ranks, int argc, char** 
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-    const std::string who = world->size() > 1            ? "weft: rank " + std::to_string(world->rank()) + ": "
-                            : text.starts_with("weft: ") ? ""
-                                                         : "weft: ";
+    const std::string who =
+        world->size() > 1 ? "weft: rank " + std::to_string(world->rank()) + ": " : prefix(text);
     std::fprintf(stderr, "%s%s\n", who.c_str(), text.c_str());
     end_all_ranks(*world);
   }

@@ -21,21 +21,21 @@
 namespace weft::experiment {
 namespace {
 
-struct Problem {
-  std::string text{};       // empty: none
-  bool of_the_user = true;  // an ExperimentError
-};
+// In front of what went wrong, as it travels: whether the user's input was the reason (an ExperimentError).
+constexpr char kOfTheUser = 'u';
+constexpr char kOther = 'o';
 
-Problem problem_of(const std::function<void()>& work) {
+// Empty: nothing.
+std::string problem_of(const std::function<void()>& work) {
   try {
     work();
-    return {};
+    return "";
   } catch (const ExperimentError& error) {
-    return {error.what()};
+    return kOfTheUser + std::string(error.what());
   } catch (const c10::Error& error) {
-    return {error.what_without_backtrace(), false};
+    return kOther + std::string(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return {error.what(), false};
+    return kOther + std::string(error.what());
   }
 }
 
@@ -62,10 +62,10 @@ std::string joined(const std::vector<std::string>& problems) {
   std::map<std::string, std::string> ranks_by_text;
   for (std::size_t rank = 0; rank < problems.size(); ++rank) {
     if (problems[rank].empty()) continue;
-    std::string& ranks = ranks_by_text[problems[rank]];
+    std::string& ranks = ranks_by_text[problems[rank].substr(1)];
     ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
   }
-  if (ranks_by_text.size() == 1 && !problems.front().empty()) return problems.front();
+  if (ranks_by_text.size() == 1 && !problems.front().empty()) return ranks_by_text.begin()->first;
   std::string text;
   for (const auto& [problem, ranks] : ranks_by_text) text += (text.empty() ? "" : "\n") + ranks + ": " + problem;
   return text;
@@ -75,19 +75,19 @@ std::string joined(const std::vector<std::string>& problems) {
 
 void together(const std::shared_ptr<mpi::Team>& team, const char* what, const std::function<void()>& work) {
   if (team->size() == 1) return work();
-  const Problem problem = problem_of(work);
+  const std::string problem = problem_of(work);
   const std::uint64_t signature = std::hash<std::string_view>{}(what);
   const mpi::Outcome outcome = collective::interruptible([&] {
     team->enter();
-    return team->agree(mpi::Direction::kForward, {.signature = signature, .failed = !problem.text.empty()});
+    return team->agree(mpi::Direction::kForward, {.signature = signature, .failed = !problem.empty()});
   });
   if (outcome.signature_min != outcome.signature_max) team->disagree(what);
   if (!outcome.any_failed) return;
-  const std::string text = joined(gathered(problem.text, team));
-  const auto others = gathered(problem.of_the_user ? "" : "no", team);
-  const bool of_the_user = std::all_of(others.begin(), others.end(), [](const auto& word) { return word.empty(); });
-  if (of_the_user) throw ExperimentError(text);
-  throw mpi::SharedFailure(text);
+  const auto problems = gathered(problem, team);
+  const bool only_of_the_user =
+      std::none_of(problems.begin(), problems.end(), [](const auto& one) { return one.starts_with(kOther); });
+  if (only_of_the_user) throw ExperimentError(joined(problems));
+  throw mpi::SharedFailure(joined(problems));
 }
 
 }  // namespace weft::experiment
