@@ -89,8 +89,7 @@ int train(const RunOptions& options, std::optional<int> ranks, int argc, char** 
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-    const std::string who =
-        world->size() > 1 ? "weft: rank " + std::to_string(world->rank()) + ": " : prefix(text);
+    const std::string who = world->size() > 1 ? "weft: rank " + std::to_string(world->rank()) + ": " : prefix(text);
     std::fprintf(stderr, "%s%s\n", who.c_str(), text.c_str());
     end_all_ranks(*world);
   }
