@@ -30,7 +30,7 @@ class FaultyTransport final : public Transport {
   bool receive(Duration longest, const Receiver& receiver) override { return inner_->receive(longest, receiver); }
   void wake() override { inner_->wake(); }
   [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
-  void accept_only(std::span<const Address> sources) override { inner_->accept_only(sources); }
+  bool accept_only(std::span<const Address> sources) override { return inner_->accept_only(sources); }
 
  private:
   struct Held {

@@ -54,7 +54,7 @@ TEST(Jobs, RefusesWithAReason) {
     EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kBadPacketElements) << elements;
   }
   spec = job_spec(Mode::kExtended, 2);
-  spec.slots = 11;
+  spec.slots = -1;
   EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kBadSlots);
   spec.slots = 10;
   EXPECT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
@@ -87,6 +87,51 @@ TEST(Jobs, RefusesWhenNoSlotsAreLeft) {
   spec.session = 3;
   spec.slots = 0;
   EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kNoSlotsLeft);
+}
+
+TEST(Jobs, WhoWantsMoreSlotsThanAJobMayHaveGetsThose) {
+  Jobs jobs({.slots = 100, .slots_per_job = 60}, 1);
+  JobSpec spec = job_spec(Mode::kExtended, 2);
+  spec.slots = 256;
+  EXPECT_EQ(std::get<Admission>(jobs.admit(spec, Time{0})).slots, 60);
+}
+
+// Slots of large packets would take more memory than slots are counted for.
+TEST(Jobs, SlotsTakeNoMoreMemoryThanTheyMay) {
+  JobSpec spec = job_spec(Mode::kExtended, 2);
+  spec.packet_elements = 16'000;
+  spec.slots = 10;
+  Jobs generous({}, 1);
+  ASSERT_TRUE(std::holds_alternative<Admission>(generous.admit(spec, Time{0})));
+  const std::size_t needed = generous.snapshot(Time{0}).bytes_assigned;
+  EXPECT_GE(needed, 10U * 2 * 16'000 * sizeof(std::int32_t)) << "two sets";
+  EXPECT_EQ(generous.snapshot(Time{0}).jobs[0].bytes, needed);
+
+  Jobs jobs({.bytes = needed + needed / 2}, 1);
+  ASSERT_TRUE(std::holds_alternative<Admission>(jobs.admit(spec, Time{0})));
+  spec.session = 2;
+  EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kNoMemoryLeft);
+  EXPECT_THAT(refused(jobs, spec).text, HasSubstr("--memory"));
+  spec.slots = 0;
+  EXPECT_EQ(std::get<Admission>(jobs.admit(spec, Time{0})).slots, 5) << "what is left";
+  spec.session = 3;
+  EXPECT_EQ(refused(jobs, spec).reason, RefusalReason::kNoMemoryLeft);
+  EXPECT_TRUE(jobs.end(1) && jobs.end(2));
+  EXPECT_EQ(jobs.snapshot(Time{0}).bytes_assigned, 0U);
+  EXPECT_EQ(std::get<Admission>(jobs.admit(spec, Time{0})).slots, 15);
+}
+
+// Workers that wait ask twice a second whether their session stands; each change makes the loop set filters anew.
+TEST(Jobs, AWorkerThatIsWhereItWasIsNoChange) {
+  for (const Mode mode : {Mode::kSwitchMl, Mode::kExtended}) {
+    SwitchDriver driver(job_spec(mode, 2));
+    EXPECT_EQ(driver.jobs.place_worker(1, 0, worker_address(7)), "");
+    const std::uint64_t changes = driver.jobs.changes();
+    EXPECT_EQ(driver.jobs.place_worker(1, 0, worker_address(7)), "");
+    EXPECT_EQ(driver.jobs.changes(), changes);
+    EXPECT_EQ(driver.jobs.place_worker(1, 0, worker_address(8)), "");
+    EXPECT_NE(driver.jobs.changes(), changes);
+  }
 }
 
 TEST(Jobs, WorkersCanBePlacedLater) {

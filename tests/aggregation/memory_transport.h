@@ -45,7 +45,10 @@ class MemoryNetwork {
     void wake() override { network_.wake(woken_); }
     // Always readable: whoever waits for it looks again at once.
     [[nodiscard]] int descriptor() const override { return ready_.get(); }
-    void accept_only(std::span<const Address> sources) override { sources_.emplace(sources.begin(), sources.end()); }
+    bool accept_only(std::span<const Address> sources) override {
+      sources_.emplace(sources.begin(), sources.end());
+      return true;
+    }
 
    private:
     [[nodiscard]] bool is_welcome(const Address& from) const {

@@ -43,7 +43,7 @@ class ScriptedTransport final : public Transport {
   }
   void wake() override {}
   [[nodiscard]] int descriptor() const override { return ready_.get(); }
-  void accept_only(std::span<const Address>) override {}
+  bool accept_only(std::span<const Address>) override { return true; }
 
   std::function<void()> idle;
   bool refuses = false;  // the next send

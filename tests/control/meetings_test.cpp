@@ -110,10 +110,13 @@ TEST(Broadcast, ARankThatCallsAgainTakesItsOwnPlace) {
   meetings.broadcast("job", 2, 0, 0, 5, first.told());
   meetings.broadcast("job", 2, 0, 0, 6, again.told());
   EXPECT_FALSE(again.answer);
+  ASSERT_TRUE(first.answer) << "else it would wait for ever";
+  EXPECT_FALSE(first.answer->met);
+  EXPECT_THAT(first.answer->reason, ::testing::HasSubstr("called again"));
+  EXPECT_EQ(meetings.waiting(), 1U);
   meetings.broadcast("job", 2, 1, 0, 0, other.told());
   ASSERT_TRUE(other.answer && again.answer);
   EXPECT_EQ(other.answer->value, 6U);
-  EXPECT_FALSE(first.answer);
 }
 
 TEST(Broadcast, RanksOutsideAreRefused) {

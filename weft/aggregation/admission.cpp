@@ -2,6 +2,7 @@
 
 #include "weft/aggregation/extended_format.h"
 #include "weft/aggregation/packet.h"
+#include "weft/aggregation/slot_pool.h"
 #include "weft/aggregation/switchml_format.h"
 
 namespace weft::aggregation {
@@ -53,16 +54,22 @@ const char* describe(RefusalReason reason) {
       return "too_many_jobs";
     case RefusalReason::kNoSlotsLeft:
       return "no_slots_left";
+    case RefusalReason::kNoMemoryLeft:
+      return "no_memory_left";
   }
   return "unknown";
+}
+
+std::size_t slot_bytes(const JobSpec& spec) {
+  return SlotPool::slot_bytes(spec.workers, full_shape(spec.mode, spec.packet_elements));
 }
 
 std::optional<Refusal> check_request(const JobSpec& spec, const SwitchLimits& limits) {
   if (auto refusal = check_workers(spec)) return refusal;
   if (auto refusal = check_packets(spec, limits)) return refusal;
-  if (spec.slots < 0 || spec.slots > limits.slots_per_job) {
-    return Refusal{RefusalReason::kBadSlots, std::to_string(spec.slots) + " slots; expected 1 to " +
-                                                 std::to_string(limits.slots_per_job) + ", or 0 for as many as that"};
+  if (spec.slots < 0) {
+    return Refusal{RefusalReason::kBadSlots,
+                   std::to_string(spec.slots) + " slots; expected at least 1, or 0 for as many as a job may have"};
   }
   return std::nullopt;
 }

@@ -8,6 +8,9 @@
 
 namespace weft::aggregation {
 
+// Of memory, that one of its slots takes.
+[[nodiscard]] std::size_t slot_bytes(const JobSpec& spec);
+
 // Why not, as far as the request itself tells; nothing if it is sound.
 [[nodiscard]] std::optional<Refusal> check_request(const JobSpec& spec, const SwitchLimits& limits);
 

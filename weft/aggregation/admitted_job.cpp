@@ -43,6 +43,7 @@ JobStatus AdmittedJob::status(Time now) const {
   status.packet_elements = spec_.packet_elements;
   status.slots = pool.slots();
   status.slots_busy = pool.busy();
+  status.bytes = pool.bytes();
   status.age = now - admitted_;
   status.idle = idle(now);
   status.counters = counters;

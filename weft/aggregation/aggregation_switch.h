@@ -40,6 +40,7 @@ class AggregationSwitch {
 
   void handle(std::span<const std::byte> bytes, const Route& from, Time now, Outbox& out);
   void note_lost(std::uint64_t packets) { lost_on_sending_ += packets; }
+  void note_unfiltered(int ports) { unfiltered_ports_ = ports; }
 
  private:
   struct Sender {
@@ -72,11 +73,13 @@ class AggregationSwitch {
   std::uint64_t epoch_;
   std::uint32_t last_job_ = 0;
   int slots_assigned_ = 0;
+  std::size_t bytes_assigned_ = 0;
   std::uint64_t admitted_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t ended_ = 0;
   std::uint64_t changes_ = 0;
   std::uint64_t lost_on_sending_ = 0;
+  int unfiltered_ports_ = 0;
   Counters strays_;
   std::map<std::uint64_t, std::unique_ptr<AdmittedJob>> jobs_;  // by session
   std::unordered_map<std::uint32_t, AdmittedJob*> by_number_;   // extended

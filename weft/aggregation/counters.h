@@ -52,6 +52,7 @@ struct JobStatus {
   int packet_elements = 0;
   int slots = 0;       // quota
   int slots_busy = 0;  // hold a sum that is not complete
+  std::size_t bytes = 0;  // of memory, for its slots
   Duration age{};
   Duration idle{};  // since a packet of it was accepted, or since it was admitted
   Counters counters;
@@ -62,10 +63,13 @@ struct Snapshot {
   std::uint64_t epoch = 0;
   int slots = 0;           // of all jobs together, at most
   int slots_assigned = 0;  // to live jobs
+  std::size_t bytes = 0;   // for all jobs' slots together, at most
+  std::size_t bytes_assigned = 0;
   std::uint64_t jobs_admitted = 0;
   std::uint64_t jobs_refused = 0;
   std::uint64_t jobs_ended = 0;
   std::uint64_t lost_on_sending = 0;  // of all packets_out: those that the kernel did not take
+  int unfiltered_ports = 0;           // with more workers than the kernel's filter can name: strangers' packets come in
   Counters strays;                    // packets that belong to no job
   std::vector<JobStatus> jobs;
 };

@@ -146,7 +146,10 @@ class DpdkTransport final : public Transport {
 
   void wake() override { woken_ = true; }
   [[nodiscard]] int descriptor() const override { return wakes_.get(); }
-  void accept_only(std::span<const Address> sources) override { sources_.emplace(sources.begin(), sources.end()); }
+  bool accept_only(std::span<const Address> sources) override {
+    sources_.emplace(sources.begin(), sources.end());
+    return true;
+  }
 
  private:
   void make_pool() {

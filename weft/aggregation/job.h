@@ -28,7 +28,7 @@ struct JobSpec {
   Mode mode = Mode::kExtended;
   int workers = 0;
   int packet_elements = 256;  // per packet at most; kSwitchMl: 64 or 256; kExtended: a multiple of 64
-  int slots = 0;              // wanted; 0: as many as a job may have
+  int slots = 0;              // wanted, may be fewer; 0: as many as a job may have
   PacketKey key{};            // kExtended only
   // kSwitchMl: number of the first operation, where all workers know it; packets far from it are of an earlier job.
   // After a restart of the switch: of the one before any worker's present one, because workers are one apart at most.
@@ -60,6 +60,7 @@ enum class RefusalReason : std::uint8_t {
   kAddressTaken,  // a live kSwitchMl job has a worker there: packets could not be told apart
   kTooManyJobs,
   kNoSlotsLeft,
+  kNoMemoryLeft,  // for so many slots of so many elements
 };
 [[nodiscard]] const char* describe(RefusalReason reason);
 

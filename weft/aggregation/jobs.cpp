@@ -91,6 +91,11 @@ void Jobs::note_lost(std::uint64_t packets) {
   switch_->note_lost(packets);
 }
 
+void Jobs::note_unfiltered(int ports) {
+  const std::lock_guard lock(mutex_);
+  switch_->note_unfiltered(ports);
+}
+
 std::uint64_t random_epoch() {
   std::random_device random;
   std::uint64_t epoch = 0;

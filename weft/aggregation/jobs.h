@@ -23,6 +23,7 @@ struct SwitchLimits {
   int jobs = 64;
   int slots = 16384;           // of all jobs together
   int slots_per_job = 2048;    // a job's quota at most
+  std::size_t bytes = std::size_t{1} << 30;  // of all jobs' slots together: packets may be large
   std::uint16_t port = 48864;  // told to workers in the Admission
   // Ports from `port` on. Above 1, extended jobs are spread over all but the first: a flood of one job, or of
   // strangers, then fills only its own port's buffer. SwitchML's clients know one port; its switches listen on 16.
@@ -72,6 +73,8 @@ class Jobs {
 
   // So many answers did not leave.
   void note_lost(std::uint64_t packets);
+  // So many ports take packets from anywhere, though their workers are known.
+  void note_unfiltered(int ports);
 
   // For a loop that hands in many packets: locks once for all that `body(AggregationSwitch&)` does.
   template <class Body>

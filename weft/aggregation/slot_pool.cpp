@@ -5,14 +5,25 @@
 #include "weft/aggregation/elements.h"
 
 namespace weft::aggregation {
+namespace {
+
+// For a bitmap of workers.
+std::size_t words_for(int workers) { return (static_cast<std::size_t>(workers) + 63) / 64; }
+
+}  // namespace
 
 SlotPool::SlotPool(int slots, int workers, const Shape& largest)
-    : slots_(slots), workers_(workers), largest_(largest), seen_words_((static_cast<std::size_t>(workers) + 63) / 64) {
+    : slots_(slots), workers_(workers), largest_(largest), seen_words_(words_for(workers)) {
   const std::size_t sums = 2 * static_cast<std::size_t>(slots);
   sums_.resize(sums);
   seen_.resize(sums * seen_words_);
   elements_.resize(sums * largest.elements);
   exponents_.resize(sums * largest.exponents);
+}
+
+std::size_t SlotPool::slot_bytes(int workers, const Shape& largest) {
+  return 2 * (sizeof(Sum) + words_for(workers) * sizeof(std::uint64_t) + largest.elements * sizeof(std::int32_t) +
+              largest.exponents);
 }
 
 SlotPool::Outcome SlotPool::add(const Packet& packet, const Turn& turn, int rank, std::uint32_t tag) {

@@ -26,6 +26,8 @@ struct Turn {
 class SlotPool {
  public:
   SlotPool(int slots, int workers, const Shape& largest);
+  // Of memory, that one slot takes.
+  [[nodiscard]] static std::size_t slot_bytes(int workers, const Shape& largest);
 
   enum class Outcome : std::uint8_t {
     kAdded,      // counted in; others are still missing
@@ -45,6 +47,7 @@ class SlotPool {
   [[nodiscard]] std::span<const std::int8_t> exponents(std::uint32_t slot, int set) const;
 
   [[nodiscard]] int slots() const { return slots_; }
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(slots_) * slot_bytes(workers_, largest_); }
   // How many hold a sum that is not complete.
   [[nodiscard]] int busy() const { return busy_; }
   // The newest turn that any packet of the set had; operation -1 for one never used.

@@ -3,6 +3,7 @@
 #include <linux/filter.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace weft::aggregation {
@@ -26,20 +27,36 @@ void append_source(std::vector<sock_filter>& program, const Address& source) {
   program.push_back(BPF_STMT(BPF_RET | BPF_K, kWholePacket));
 }
 
-}  // namespace
-
-void filter_sources(int socket, std::span<const Address> sources) {
+// Whether the kernel took it; else what was there before stays.
+bool attach(int socket, std::span<const Address> sources) {
   std::vector<sock_filter> program;
   for (const Address& source : sources) append_source(program, source);
   program.push_back(BPF_STMT(BPF_RET | BPF_K, kNothing));
-  if (program.size() > BPF_MAXINSNS) {
-    const int unused = 0;
-    setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
-    return;
-  }
+  if (program.size() > BPF_MAXINSNS) return false;
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  // Where the kernel refuses, every packet comes in and is checked there.
-  setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
+  return setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0;
+}
+
+void detach(int socket) {
+  const int unused = 0;
+  setsockopt(socket, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
+}
+
+std::vector<Address> hosts_of(std::span<const Address> sources) {
+  std::vector<Address> hosts(sources.begin(), sources.end());
+  for (Address& host : hosts) host.port = 0;
+  std::ranges::sort(hosts);
+  hosts.erase(std::ranges::unique(hosts).begin(), hosts.end());
+  return hosts;
+}
+
+}  // namespace
+
+bool filter_sources(int socket, std::span<const Address> sources) {
+  if (attach(socket, sources)) return true;
+  // An old filter must not lock out who is new. The kernel counts both until the new one is in (net.core.optmem_max).
+  detach(socket);
+  return attach(socket, sources) || attach(socket, hosts_of(sources));
 }
 
 }  // namespace weft::aggregation

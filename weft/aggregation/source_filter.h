@@ -7,8 +7,8 @@
 
 namespace weft::aggregation {
 
-// Of a UDP socket; port 0 stands for any. No sources: nothing comes in. More than the kernel's programs can name: no
-// filter.
-void filter_sources(int socket, std::span<const Address> sources);
+// Of a UDP socket; port 0 stands for any. No sources: nothing comes in. Where the kernel has no room for so many, their
+// hosts may send from any port; where it has none for those, everybody may. Whether there is a filter.
+bool filter_sources(int socket, std::span<const Address> sources);
 
 }  // namespace weft::aggregation

@@ -19,14 +19,19 @@ Refusal AggregationSwitch::refuse(Refusal refusal) {
   return refusal;
 }
 
+// A worker's window is what it gets: who asks for more than a job may have gets that. As many as may be: whatever is left.
 int AggregationSwitch::slots_for(const JobSpec& spec) const {
-  return spec.slots > 0 ? spec.slots : std::min(limits_.slots_per_job, limits_.slots - slots_assigned_);
+  if (spec.slots > 0) return std::min(spec.slots, limits_.slots_per_job);
+  const std::size_t fit = (limits_.bytes - bytes_assigned_) / slot_bytes(spec);
+  return static_cast<int>(std::min<std::size_t>(
+      static_cast<std::size_t>(std::min(limits_.slots_per_job, limits_.slots - slots_assigned_)), fit));
 }
 
 Admission AggregationSwitch::admit(const JobSpec& spec, SlotPool pool, Time now) {
   const Admission admission{epoch_, ++last_job_, pool.slots(), choose_port(spec.mode),
                             spec.first_operation.value_or(0)};
   slots_assigned_ += pool.slots();
+  bytes_assigned_ += pool.bytes();
   AdmittedJob& job = *(jobs_[spec.session] = std::make_unique<AdmittedJob>(spec, admission, std::move(pool), now));
   if (spec.mode == Mode::kExtended) by_number_[admission.job] = &job;
   for (std::size_t rank = 0; rank < spec.addresses.size() && spec.mode == Mode::kSwitchMl; ++rank) {
@@ -48,6 +53,14 @@ std::optional<Refusal> AggregationSwitch::check_room(const JobSpec& spec, int sl
                    std::to_string(jobs_.size()) +
                        " jobs are running, which is as many as may; try again when one has "
                        "ended"};
+  }
+  const std::size_t bytes_left = limits_.bytes - bytes_assigned_;
+  const std::size_t bytes = static_cast<std::size_t>(std::max(slots, 1)) * slot_bytes(spec);
+  if (bytes > bytes_left) {
+    return Refusal{RefusalReason::kNoMemoryLeft,
+                   std::to_string(bytes) + " bytes wanted for " + std::to_string(std::max(slots, 1)) + " slots of " +
+                       std::to_string(spec.packet_elements) + " elements, " + std::to_string(bytes_left) +
+                       " left; ask for fewer slots or smaller packets, or give the switch more (--memory)"};
   }
   if (slots < 1 || slots > left) {
     return Refusal{RefusalReason::kNoSlotsLeft, std::to_string(slots) + " slots wanted, " + std::to_string(left) +
@@ -85,6 +98,7 @@ std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, con
     if (const auto& before = job.places()[static_cast<std::size_t>(rank)]) by_source_.erase(*before);
     by_source_[address] = {&job, rank};
   }
+  if (job.places()[static_cast<std::size_t>(rank)] == address) return {};  // workers that wait ask again and again
   job.place(rank, address);
   ++changes_;
   return {};
@@ -102,6 +116,7 @@ std::unique_ptr<AdmittedJob> AggregationSwitch::end(std::uint64_t session) {
   by_number_.erase(job->admission().job);
   std::erase_if(by_source_, [&](const auto& entry) { return entry.second.job == job.get(); });
   slots_assigned_ -= job->pool.slots();
+  bytes_assigned_ -= job->pool.bytes();
   jobs_.erase(found);
   ++ended_;
   ++changes_;
@@ -140,7 +155,9 @@ std::vector<Address> AggregationSwitch::sources(std::uint16_t port) const {
 }
 
 Snapshot AggregationSwitch::snapshot(Time now) const {
-  Snapshot snapshot{epoch_, limits_.slots, slots_assigned_, admitted_, refused_, ended_, lost_on_sending_, strays_, {}};
+  Snapshot snapshot{epoch_,   limits_.slots, slots_assigned_, limits_.bytes,    bytes_assigned_,
+                    admitted_, refused_,      ended_,          lost_on_sending_, unfiltered_ports_,
+                    strays_,  {}};
   for (const auto& [session, job] : jobs_) snapshot.jobs.push_back(job->status(now));
   return snapshot;
 }

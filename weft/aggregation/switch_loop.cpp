@@ -95,9 +95,11 @@ void SwitchLoop::follow_changes() {
   const std::uint64_t changes = jobs_.changes();
   if (changes == changes_) return;
   changes_ = changes;
+  int unfiltered = 0;
   for (std::size_t i = 1; i < transports_.size(); ++i) {
-    transports_[i]->accept_only(jobs_.sources(transports_[i]->local().port));
+    unfiltered += transports_[i]->accept_only(jobs_.sources(transports_[i]->local().port)) ? 0 : 1;
   }
+  jobs_.note_unfiltered(unfiltered);
 }
 
 void SwitchLoop::stop() {

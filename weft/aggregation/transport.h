@@ -57,7 +57,8 @@ class Transport {
   [[nodiscard]] virtual int descriptor() const = 0;
   // Packets from elsewhere need not be handed in, and should not take room from those that are; port 0: any. None:
   // nobody's. Before the first call all may come in. Only a help against floods: who sent a packet is checked again.
-  virtual void accept_only(std::span<const Address> sources) = 0;
+  // False: there are too many, and packets from anywhere come in.
+  virtual bool accept_only(std::span<const Address> sources) = 0;
 };
 
 }  // namespace weft::aggregation

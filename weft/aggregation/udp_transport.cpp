@@ -184,7 +184,7 @@ void UdpTransport::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wakes_.get(), &one, sizeof one);
 }
 
-void UdpTransport::accept_only(std::span<const Address> sources) { filter_sources(socket_.get(), sources); }
+bool UdpTransport::accept_only(std::span<const Address> sources) { return filter_sources(socket_.get(), sources); }
 
 void UdpTransport::drain_wakes() const {
   std::uint64_t count = 0;

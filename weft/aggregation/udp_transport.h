@@ -32,7 +32,7 @@ class UdpTransport final : public Transport {
   bool receive(Duration longest, const Receiver& receiver) override;
   void wake() override;
   [[nodiscard]] int descriptor() const override { return socket_.get(); }
-  void accept_only(std::span<const Address> sources) override;
+  bool accept_only(std::span<const Address> sources) override;
 
   [[nodiscard]] bool segments_out() const { return gso_; }
   [[nodiscard]] bool segments_in() const { return gro_; }

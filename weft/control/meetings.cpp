@@ -1,6 +1,7 @@
 #include "weft/control/meetings.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace weft::control {
@@ -42,6 +43,7 @@ std::string Meetings::objection(const Call& call) const {
 
 Meetings::Ticket Meetings::enter(Call call) {
   std::vector<Guest> leaving;
+  std::vector<Guest> replaced;
   Answer answer;
   Ticket ticket = 0;
   {
@@ -55,8 +57,12 @@ Meetings::Ticket Meetings::enter(Call call) {
       round.workers = call.workers;
       round.root = call.root;
       if (call.rank == call.root) round.value = call.value;
-      const auto same_rank = [&](const Guest& guest) { return call.name.second && guest.rank == call.rank; };
-      waiting_ -= std::erase_if(round.guests, same_rank);
+      const auto others = std::stable_partition(round.guests.begin(), round.guests.end(), [&](const Guest& guest) {
+        return !call.name.second || guest.rank != call.rank;
+      });
+      replaced.assign(std::make_move_iterator(others), std::make_move_iterator(round.guests.end()));
+      round.guests.erase(others, round.guests.end());
+      waiting_ -= replaced.size();
       round.guests.push_back({ticket, call.rank, std::move(call.answered)});
       ++waiting_;
       if (round.guests.size() == round.workers) {
@@ -67,6 +73,7 @@ Meetings::Ticket Meetings::enter(Call call) {
       }
     }
   }
+  for (const Guest& guest : replaced) guest.answered({false, 0, "this rank called again, which took its place"});
   for (const Guest& guest : leaving) guest.answered(answer);
   return ticket;
 }

@@ -25,7 +25,8 @@ class Meetings {
 
   // Answers when `workers` callers of that job are here.
   Ticket barrier(const std::string& job, std::uint32_t workers, Answered answered);
-  // Answers with the root's value when each of `workers` ranks is here. A rank that calls again takes its own place.
+  // Answers with the root's value when each of `workers` ranks is here. A rank that calls again takes its own
+  // place; its earlier call is told so.
   Ticket broadcast(const std::string& job, std::uint32_t workers, std::uint32_t rank, std::uint32_t root,
                    std::uint64_t value, Answered answered);
   // The caller has gone. Its place is free; it is not answered.

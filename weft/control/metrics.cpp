@@ -71,6 +71,12 @@ void write_switch(Writer& writer, const Status& status) {
   writer.sample("", whole(status.jobs.slots));
   writer.family("slots_assigned", "gauge", "Slots of live jobs.");
   writer.sample("", whole(status.jobs.slots_assigned));
+  writer.family("slot_bytes", "gauge", "Memory for the slots of all jobs together, at most.");
+  writer.sample("", status.jobs.bytes);
+  writer.family("slot_bytes_assigned", "gauge", "Memory of the slots of live jobs.");
+  writer.sample("", status.jobs.bytes_assigned);
+  writer.family("unfiltered_ports", "gauge", "UDP ports with more workers than the kernel's filter can name.");
+  writer.sample("", whole(status.jobs.unfiltered_ports));
   writer.family("jobs_total", "counter", "Jobs by what became of their admission.");
   writer.sample("result=\"admitted\"", status.jobs.jobs_admitted);
   writer.sample("result=\"refused\"", status.jobs.jobs_refused);

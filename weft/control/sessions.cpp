@@ -39,7 +39,9 @@ aggregation::JobSpec spec_of(const SetUp& request, int slots) {
 
 Refused refused(const aggregation::Refusal& refusal) {
   using Reason = aggregation::RefusalReason;
-  return {refusal.text, refusal.reason == Reason::kTooManyJobs || refusal.reason == Reason::kNoSlotsLeft};
+  const bool no_room = refusal.reason == Reason::kTooManyJobs || refusal.reason == Reason::kNoSlotsLeft ||
+                       refusal.reason == Reason::kNoMemoryLeft;
+  return {refusal.text, no_room};
 }
 
 std::string objection(const SetUp& request) {
@@ -145,16 +147,23 @@ std::size_t Sessions::make_room_in_share(const SetUp& request) {
 
 std::size_t Sessions::make_room(const SetUp& request, int slots) {
   const aggregation::SwitchLimits& limits = jobs_.limits();
-  if (aggregation::check_request(spec_of(request, slots), limits)) return 0;  // it is refused in any case
+  const aggregation::JobSpec spec = spec_of(request, slots);
+  if (aggregation::check_request(spec, limits)) return 0;  // it is refused in any case
   const auto now = jobs_.snapshot(aggregation::steady_now());
   int left = now.slots - now.slots_assigned;
+  std::size_t bytes = now.bytes - now.bytes_assigned;
   auto sessions = static_cast<int>(now.jobs.size());
   std::vector<std::uint64_t> ending;
-  const auto enough = [&] { return sessions < limits.jobs && left >= std::max(slots, 1); };
+  const int wanted = std::clamp(slots, 1, limits.slots_per_job);
+  const auto enough = [&] {
+    return sessions < limits.jobs && left >= wanted &&
+           bytes >= static_cast<std::size_t>(wanted) * aggregation::slot_bytes(spec);
+  };
   for (const auto& job : evictable()) {
     if (enough()) break;
     ending.push_back(job.session);
     left += job.slots;
+    bytes += job.bytes;
     --sessions;
   }
   if (!enough()) return 0;

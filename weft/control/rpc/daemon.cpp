@@ -124,6 +124,7 @@ struct Daemon::Parts {
   Transports transports;  // the loop's from the beginning
   aggregation::Address data;
   int buffer;
+  int unfiltered = 0;  // ports, when last looked
   aggregation::Jobs jobs;
   aggregation::SwitchLoop loop;
   Server server;
@@ -147,6 +148,14 @@ void Daemon::look_after() {
   if (ended > 0) {
     spdlog::info("reclaimed the slots of {} session(s) without packets for {} s", ended, parts_->options.idle.count());
   }
+  const int unfiltered = parts_->jobs.snapshot(aggregation::steady_now()).unfiltered_ports;
+  if (unfiltered > parts_->unfiltered) {
+    spdlog::warn(
+        "{} port(s) have more workers than the kernel's filter can name: strangers' packets take room there; raise "
+        "net.core.optmem_max, or spread sessions over more --ports",
+        unfiltered);
+  }
+  parts_->unfiltered = unfiltered;
 }
 
 std::string Daemon::summary() const {

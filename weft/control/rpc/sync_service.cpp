@@ -27,18 +27,18 @@ class Guest final : public grpc::ServerUnaryReactor {
     cancelled_ = true;
     if (ticket_ == 0) return;
     meetings_.leave(ticket_);
-    finish({grpc::StatusCode::CANCELLED, "weft-switch: the worker went away"});
+    if (finished_.exchange(true)) return;
+    Finish({grpc::StatusCode::CANCELLED, "weft-switch: the worker went away"});
   }
   void OnDone() override { self_.reset(); }
 
  private:
+  // After Finish() the response is gRPC's to free: whoever comes first, this or a cancellation, is the only one.
   void answer(const Meetings::Answer& answer) {
+    if (finished_.exchange(true)) return;
     if (answer.met) deliver_(answer.value);
-    finish(answer.met ? grpc::Status::OK
+    Finish(answer.met ? grpc::Status::OK
                       : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "weft-switch: " + answer.reason));
-  }
-  void finish(const grpc::Status& status) {
-    if (!finished_.exchange(true)) Finish(status);
   }
 
   Meetings& meetings_;
