@@ -204,11 +204,26 @@ TEST_F(Control, WorkersMeet) {
 
 TEST_F(Control, AWorkerThatDiesInABarrierIsNotCounted) {
   start({});
-  EXPECT_THROW(client()->barrier(2, 300ms), SwitchUnreachable);          // gave up: its place must be free again
-  while (server_->connections() > 0) std::this_thread::sleep_for(10ms);  // until the switch knows, too
+  const auto stub = switchml_proto::Sync::NewStub(plain_channel());
+  grpc::ClientContext context;
+  std::thread dying([&] {
+    switchml_proto::BarrierRequest request;
+    request.set_num_workers(2);
+    switchml_proto::BarrierResponse response;
+    EXPECT_FALSE(stub->Barrier(&context, request, &response).ok());
+  });
+  while (server_->waiting() == 0) std::this_thread::sleep_for(1ms);
+  context.TryCancel();
+  dying.join();
+  while (server_->waiting() > 0) std::this_thread::sleep_for(1ms);  // gRPC tells the switch in its own time
   std::thread other([&] { client()->barrier(2, kPatience); });
   client()->barrier(2, kPatience);
   other.join();
+}
+
+TEST_F(Control, AWorkerThatWaitsInVainIsTold) {
+  start({});
+  EXPECT_THROW(client()->barrier(2, 300ms), SwitchUnreachable);
 }
 
 TEST_F(Control, AKeyAdmits) {
@@ -405,7 +420,10 @@ TEST_F(Control, ASlowLorisIsShownOutAndOthersGoOn) {
     }
     close(fd);
   }
-  EXPECT_EQ(counters_.of(Event::kDroppedSlow), 40U);
+  // More where this machine is so busy that the worker itself did not ask in time: it is then shown out and comes again.
+  EXPECT_GE(counters_.of(Event::kDroppedSlow), 40U);
+  EXPECT_EQ(counters_.of(Event::kDroppedTooMany), 0U);
+  EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7, 1), kPatience)));
 }
 
@@ -583,9 +601,7 @@ TEST_F(Control, ASwitchThatIsNotThereIsAnErrorThatNamesIt) {
 TEST_F(Control, StoppingAnswersThoseWhoWait) {
   start({});
   std::thread waiter([&] { EXPECT_THROW(client()->barrier(2, kPatience), std::runtime_error); });
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (server_->connections() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(5ms);
-  std::this_thread::sleep_for(50ms);
+  while (server_->waiting() == 0) std::this_thread::sleep_for(1ms);
   server_->stop();
   waiter.join();
 }

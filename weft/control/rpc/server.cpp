@@ -63,6 +63,7 @@ void Server::stop() {
 
 std::uint16_t Server::port() const { return parts_->door.port(); }
 std::size_t Server::connections() const { return parts_->door.connections(); }
+std::size_t Server::waiting() const { return parts_->meetings.waiting(); }
 Sessions& Server::sessions() { return parts_->sessions; }
 
 }  // namespace weft::control::rpc

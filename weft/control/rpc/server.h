@@ -30,6 +30,8 @@ class Server {
 
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::size_t connections() const;
+  // Workers in a barrier or a broadcast that is not complete.
+  [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Sessions& sessions();
   // Answers those who wait that the switch stops, and ends.
   void stop();
