@@ -29,6 +29,7 @@ struct CommandLine {
   int sessions = 64;
   int slots = 16384;
   int session_slots = 2048;
+  int memory = 1024;  // MiB
   int ports = 16;
   int embedded = 0;
   std::vector<std::string> command;
@@ -68,6 +69,9 @@ void declare(CLI::App& app, CommandLine& line) {
   app.add_option("--session-slots", line.session_slots, "slots of one session at most")
       ->check(CLI::Range(1, 8192))
       ->capture_default_str();
+  app.add_option("--memory", line.memory, "MiB for the slots of all sessions together: packets may be large")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   app.add_option("--ports", line.ports,
                  "UDP ports from --listen on: jobs in extended mode are spread over them, so that a flood of one job "
                  "stays on its port")
@@ -97,6 +101,7 @@ DaemonOptions options_of(const CommandLine& line) {
   options.limits.jobs = line.sessions;
   options.limits.slots = line.slots;
   options.limits.slots_per_job = line.session_slots;
+  options.limits.bytes = static_cast<std::size_t>(line.memory) << 20;
   options.limits.ports = line.ports;
   return options;
 }

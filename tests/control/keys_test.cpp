@@ -36,6 +36,19 @@ TEST(JobKeys, ReadsJobs) {
   EXPECT_EQ(keys.find("nobody"), nullptr);
 }
 
+TEST(JobKeys, WhoNamesNoShareGetsOneThatLeavesSomethingToOthers) {
+  const JobKeys keys = parse("jobs:\n  a: {key: " + kKey + ", slots: 512, sessions: 9}\n  b: {key: " + kKey + "}\n");
+  const JobKeys shared = keys.with_shares({.jobs = 64, .slots = 16384, .slots_per_job = 2048});
+  EXPECT_EQ(shared.at("a").slots, 512);
+  EXPECT_EQ(shared.at("a").sessions, 9);
+  EXPECT_EQ(shared.at("b").slots, 8192);
+  EXPECT_EQ(shared.at("b").sessions, 32);
+  EXPECT_EQ(shared.at("b").secret, keys.at("b").secret);
+  const JobKeys narrow = keys.with_shares({.jobs = 4, .slots = 256, .slots_per_job = 200});
+  EXPECT_EQ(narrow.at("b").slots, 200);
+  EXPECT_EQ(narrow.at("b").sessions, 4);
+}
+
 TEST(JobKeys, WhatIsWrongIsNamedButNeverTheKey) {
   refusal("jobs:\n  a: {key: 0011}\n",
           AllOf(HasSubstr("keys.yaml:2"), HasSubstr("openssl rand"), Not(HasSubstr("0011"))));

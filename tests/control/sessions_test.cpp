@@ -96,7 +96,36 @@ TEST(Sessions, AJobsShareIsMadeRoomInToo) {
   const auto refused = full.join(request(2, 6, &key));
   ASSERT_TRUE(std::holds_alternative<Refused>(refused));
   EXPECT_TRUE(std::get<Refused>(refused).no_room);
-  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("have all of its 6 slots"));
+  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("has all of its 6 slots"));
+}
+
+// A job with many small sessions would take all of them, and its slots would not tell.
+TEST(Sessions, AJobsShareIsOfSessionsToo) {
+  const JobKey key{"secret", 64, 3, 0};
+  aggregation::Jobs jobs(limits(4, 100), 42);
+  Sessions sessions(jobs, kNeverIdle);
+  for (std::uint64_t session = 1; session <= 3; ++session) {
+    EXPECT_EQ(evicted(sessions.join(request(session, 1, &key))), 0U);
+  }
+  const auto refused = sessions.join(request(4, 1, &key));
+  ASSERT_TRUE(std::holds_alternative<Refused>(refused));
+  EXPECT_TRUE(std::get<Refused>(refused).no_room);
+  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("has all of its 3 sessions"));
+  const JobKey other{"another", 64, 3, 0};
+  auto theirs = request(5, 1, &other);
+  theirs.job = "b";
+  EXPECT_EQ(evicted(sessions.join(theirs)), 0U);
+}
+
+TEST(Sessions, RoomIsMadeInMemoryToo) {
+  auto few = limits(10, 1000);
+  few.bytes = 20'000;  // two slots of 256 elements for each of four sessions
+  aggregation::Jobs jobs(few, 42);
+  Sessions sessions(jobs, kIdleAtOnce);
+  EXPECT_EQ(evicted(sessions.join(request(1, 8))), 0U);
+  std::this_thread::sleep_for(2ms);
+  EXPECT_EQ(evicted(sessions.join(request(2, 8))), 1U);
+  EXPECT_FALSE(jobs.admission(1).has_value());
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ struct JobStatus {
   int workers = 0;
   int workers_placed = 0;  // whose address is known
   int packet_elements = 0;
-  int slots = 0;       // quota
-  int slots_busy = 0;  // hold a sum that is not complete
+  int slots = 0;          // quota
+  int slots_busy = 0;     // hold a sum that is not complete
   std::size_t bytes = 0;  // of memory, for its slots
   Duration age{};
   Duration idle{};  // since a packet of it was accepted, or since it was admitted

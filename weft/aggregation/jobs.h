@@ -21,10 +21,10 @@ class Outbox;
 
 struct SwitchLimits {
   int jobs = 64;
-  int slots = 16384;           // of all jobs together
-  int slots_per_job = 2048;    // a job's quota at most
+  int slots = 16384;                         // of all jobs together
+  int slots_per_job = 2048;                  // a job's quota at most
   std::size_t bytes = std::size_t{1} << 30;  // of all jobs' slots together: packets may be large
-  std::uint16_t port = 48864;  // told to workers in the Admission
+  std::uint16_t port = 48864;                // told to workers in the Admission
   // Ports from `port` on. Above 1, extended jobs are spread over all but the first: a flood of one job, or of
   // strangers, then fills only its own port's buffer. SwitchML's clients know one port; its switches listen on 16.
   int ports = 1;

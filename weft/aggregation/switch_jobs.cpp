@@ -19,7 +19,8 @@ Refusal AggregationSwitch::refuse(Refusal refusal) {
   return refusal;
 }
 
-// A worker's window is what it gets: who asks for more than a job may have gets that. As many as may be: whatever is left.
+// A worker's window is what it gets: who asks for more than a job may have gets that. As many as may be: whatever is
+// left.
 int AggregationSwitch::slots_for(const JobSpec& spec) const {
   if (spec.slots > 0) return std::min(spec.slots, limits_.slots_per_job);
   const std::size_t fit = (limits_.bytes - bytes_assigned_) / slot_bytes(spec);
@@ -155,9 +156,8 @@ std::vector<Address> AggregationSwitch::sources(std::uint16_t port) const {
 }
 
 Snapshot AggregationSwitch::snapshot(Time now) const {
-  Snapshot snapshot{epoch_,   limits_.slots, slots_assigned_, limits_.bytes,    bytes_assigned_,
-                    admitted_, refused_,      ended_,          lost_on_sending_, unfiltered_ports_,
-                    strays_,  {}};
+  Snapshot snapshot{epoch_,   limits_.slots, slots_assigned_,  limits_.bytes,     bytes_assigned_, admitted_,
+                    refused_, ended_,        lost_on_sending_, unfiltered_ports_, strays_,         {}};
   for (const auto& [session, job] : jobs_) snapshot.jobs.push_back(job->status(now));
   return snapshot;
 }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -15,8 +16,9 @@
 namespace weft::control {
 namespace {
 
-constexpr std::size_t kLeastDigits = 32;  // 128 bits
-const std::vector<std::string> kJobFields{"key", "slots", "workers"};
+constexpr std::size_t kLeastDigits = 32;    // 128 bits
+constexpr std::int64_t kLeastSessions = 4;  // a job's share, with however many others: DDP's groups are several
+const std::vector<std::string> kJobFields{"key", "slots", "sessions", "workers"};
 
 class Reader {
  public:
@@ -52,7 +54,7 @@ class Reader {
   }
 
   [[nodiscard]] JobKey job(const std::string& name, const YAML::Node& node) const {
-    if (!node.IsMap()) refuse(node, "job '" + name + "' expects {key: ..., slots: ..., workers: ...}");
+    if (!node.IsMap()) refuse(node, "job '" + name + "' expects {key: ..., slots: ..., sessions: ..., workers: ...}");
     JobKey job;
     for (const auto& entry : node) {
       const std::string field = entry.first.Scalar();
@@ -60,11 +62,13 @@ class Reader {
         job.secret = secret(entry.second);
       } else if (field == "slots") {
         job.slots = number(field, entry.second, 8192);
+      } else if (field == "sessions") {
+        job.sessions = number(field, entry.second, 65536);
       } else if (field == "workers") {
         job.workers = number(field, entry.second, 65535);
       } else {
-        refuse(entry.first, "job '" + name + "' has no field '" + field + "'; allowed are key, slots, workers" +
-                                text::suggestion(field, kJobFields));
+        refuse(entry.first, "job '" + name + "' has no field '" + field +
+                                "'; allowed are key, slots, sessions, workers" + text::suggestion(field, kJobFields));
       }
     }
     if (job.secret.empty()) refuse(node, "job '" + name + "' lacks its key; make one with `openssl rand -hex 32`");
@@ -130,6 +134,16 @@ JobKeys JobKeys::load(const std::string& file) {
     throw KeysError("weft: the keys file '" + file + "' cannot be read: " + std::strerror(errno));
   }
   return parse(text, file);
+}
+
+JobKeys JobKeys::with_shares(const aggregation::SwitchLimits& limits) const {
+  JobKeys shared = *this;
+  const auto jobs = static_cast<std::int64_t>(std::max<std::size_t>(jobs_.size(), 1));
+  for (auto& [name, key] : shared.jobs_) {
+    if (key.slots == 0) key.slots = std::max<std::int64_t>(limits.slots / jobs, limits.slots_per_job);
+    if (key.sessions == 0) key.sessions = std::max<std::int64_t>(limits.jobs / jobs, kLeastSessions);
+  }
+  return shared;
 }
 
 const JobKey* JobKeys::find(const std::string& job) const {

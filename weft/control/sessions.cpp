@@ -111,16 +111,26 @@ Sessions::Answer Sessions::place(const SetUp& request, Record& record, const Adm
 
 // What is left of the key's share. Its sessions have it together: DDP's groups are several.
 std::variant<int, Refused> Sessions::quota(const SetUp& request) const {
-  if (request.key == nullptr || request.key->slots == 0) return request.slots;
-  std::int64_t left = request.key->slots;
+  if (request.key == nullptr) return request.slots;
+  const JobKey& key = *request.key;
+  std::int64_t slots = 0;
+  std::int64_t sessions = 0;
   for (const auto& [session, record] : records_) {
-    if (record.job == request.job) left -= record.slots;
+    if (record.job != request.job) continue;
+    slots += record.slots;
+    ++sessions;
   }
-  if (left < 1) {
-    return Refused{"the sessions of job " + named(request.job) + " have all of its " +
-                       std::to_string(request.key->slots) + " slots; end one, or give the job more in the keys file",
+  const auto all_of = [&](std::int64_t share, const char* what) {
+    return Refused{"job " + named(request.job) + " has all of its " + std::to_string(share) + " " + what +
+                       "; end one of its sessions, or give it more in the keys file",
                    true};
-  }
+  };
+  if (key.sessions != 0 && sessions >= key.sessions) return all_of(key.sessions, "sessions");
+  if (key.slots == 0) return request.slots;
+  const std::int64_t left = key.slots - slots;
+  if (left < 1) return all_of(key.slots, "slots");
+  const bool as_many_as_may_be = request.slots == 0 && left >= jobs_.limits().slots_per_job;
+  if (as_many_as_may_be) return 0;
   return static_cast<int>(request.slots == 0 ? left : std::min<std::int64_t>(left, request.slots));
 }
 

@@ -226,6 +226,33 @@ TEST_F(Control, AWorkerThatWaitsInVainIsTold) {
   EXPECT_THROW(client()->barrier(2, 300ms), SwitchUnreachable);
 }
 
+// An answer and a cancellation at the same moment: only one of them may touch the call, which is gone after the other.
+TEST_F(Control, CallsThatAreCancelledAsTheyAreAnsweredHarmNobody) {
+  start({});
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> workers;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    workers.emplace_back([&, rank] {
+      const auto stub = switchml_proto::Sync::NewStub(plain_channel());
+      for (int i = 0; i < 300; ++i) {
+        switchml_proto::BroadcastRequest request;
+        request.set_value(77);
+        request.set_rank(rank);
+        request.set_num_workers(2);
+        switchml_proto::BroadcastResponse response;
+        grpc::ClientContext context;
+        context.set_deadline(std::chrono::system_clock::now() + std::chrono::microseconds(300 + 40 * (i % 50)));
+        if (stub->Broadcast(&context, request, &response).ok() && response.value() != 77) ++wrong;
+      }
+    });
+  }
+  for (auto& worker : workers) worker.join();
+  EXPECT_EQ(wrong, 0);
+  std::thread other([&] { EXPECT_NO_THROW(client()->barrier(2, kPatience)); });
+  EXPECT_NO_THROW(client()->barrier(2, kPatience));
+  other.join();
+}
+
 TEST_F(Control, AKeyAdmits) {
   start_with_keys();
   const KeysFile keys(kKey);
@@ -420,7 +447,8 @@ TEST_F(Control, ASlowLorisIsShownOutAndOthersGoOn) {
     }
     close(fd);
   }
-  // More where this machine is so busy that the worker itself did not ask in time: it is then shown out and comes again.
+  // More where this machine is so busy that the worker itself did not ask in time: it is then shown out and comes
+  // again.
   EXPECT_GE(counters_.of(Event::kDroppedSlow), 40U);
   EXPECT_EQ(counters_.of(Event::kDroppedTooMany), 0U);
   EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);

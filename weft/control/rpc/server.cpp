@@ -20,7 +20,7 @@ constexpr auto kFarewell = std::chrono::milliseconds(500);
 
 struct Server::Parts {
   Parts(ServerOptions options, aggregation::Jobs& jobs, Counters& counters)
-      : admission(std::move(options.keys), options.open, counters),
+      : admission(options.keys.with_shares(jobs.limits()), options.open, counters),
         door(options.listen, options.door, counters),
         gate(admission, door, counters),
         sessions(jobs),
