@@ -2,6 +2,7 @@
 # The demo: the same experiment on one rank and on four with images in tiles, then its data with layers over the ranks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset WEFT_DATA # the sample that make env installs: the whole of MNIST takes longer
 weft=build/${WEFT_PRESET:-release}/bin/weft
 runs=$(mktemp -d "${TMPDIR:-/tmp}/weft-demo.XXXXXX")
 

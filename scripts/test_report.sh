@@ -3,6 +3,7 @@
 # a screenshot in docs/. Called by `make test-report`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset WEFT_DATA # the sample that make env installs
 weft=build/${WEFT_PRESET:-release}/bin/weft
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -46,6 +46,7 @@ class Report:
     memory: str
     options: Options
     problems: list[Problem]
+    notes: list[str] = field(default_factory=list)
 
     @property
     def ranks(self) -> int:
@@ -65,6 +66,7 @@ class Report:
             f"memory        {self.memory}",
             f"options       {', '.join(f'{name}={value}' for name, value in vars(self.options).items())}",
         ]
+        lines += [f"note          {note}" for note in self.notes]
         lines += [f"problem       {problem.what}\n              -> {problem.remedy}" for problem in self.problems]
         return "\n".join(lines) + ("" if self.problems else "\nno problems found")
 
@@ -110,8 +112,6 @@ def _thread_problem(level: str) -> Problem | None:
 
 
 def _launcher_problem(launcher: str | None, ranks: int) -> Problem | None:
-    if launcher is None and ranks == 1:
-        return Problem("there is one rank and no launcher", "start with: mpirun -n 2 python script.py")
     if launcher is not None and ranks == 1 and int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) > 1:
         return Problem(
             "the launcher started several ranks, but each sees itself alone",
@@ -127,9 +127,17 @@ def _thread_count_problem(ranks_here: int, cores: int) -> Problem | None:
             f"{ranks_here} ranks with {threads} threads each share {cores} cores, and slow each other down",
             f"set OMP_NUM_THREADS={max(1, cores // ranks_here)}",
         )
-    if ranks_here > cores:
-        return Problem(f"{ranks_here} ranks share {cores} cores", "fine for tests; for speed, one core a rank at least")
     return None
+
+
+def _notes(launcher: str | None, ranks: int, ranks_here: int, cores: int) -> list[str]:
+    """What is as it may be, but not as everybody wants it."""
+    notes = []
+    if launcher is None and ranks == 1:
+        notes.append("one rank and no launcher; to try more: mpirun -n 2 python -m weft.doctor")
+    if ranks_here > cores:
+        notes.append(f"{ranks_here} ranks share {cores} cores: fine for tests; for speed, one core a rank at least")
+    return notes
 
 
 def _mpi4py_problem() -> Problem | None:
@@ -179,4 +187,5 @@ def doctor() -> Report:
         memory=f"{available:.1f} of {whole:.1f} GB available here" if whole else "not known",
         options=options(),
         problems=[problem for problem in found if problem is not None],
+        notes=_notes(launcher, comm.size, hosts.count(host), cores),
     )

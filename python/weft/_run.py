@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 __all__ = ["Run", "RunError", "Scalar"]
 
 
+# A folder with none of these is no run.
+_PARTS = ("metrics.jsonl", "config.yaml", "run.json", "split.json", "trace.json", "checkpoints", "pictures")
+
+
 class RunError(Exception):
     """A folder that is no run, or a run without what was asked for."""
 
@@ -31,6 +35,8 @@ class Run:
         self.problems: list[str] = []
         if not self.folder.is_dir():
             raise RunError(f"weft: expected the folder of a run, got '{self.folder}', which is none")
+        if not any((self.folder / part).exists() for part in _PARTS):
+            raise RunError(f"weft: expected the folder of a run, got '{self.folder}', which has no part of one")
 
     @property
     def name(self) -> str:

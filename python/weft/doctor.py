@@ -1,15 +1,21 @@
-"""``python -m weft.doctor``: prints the report of weft.doctor(), by rank 0 under mpirun."""
+"""``python -m weft.doctor``: prints the report of weft.doctor(), by rank 0 under mpirun; status 1 if it has problems."""
 
 from __future__ import annotations
+
+import argparse
 
 from weft import doctor, world
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="weft doctor", description="what this installation is made of, and what of it is a problem (status 1)"
+    )
+    parser.parse_args(arguments)
     report = doctor()
     if world().rank == 0:
         print(report, flush=True)
-    return 0
+    return 1 if report.problems else 0
 
 
 if __name__ == "__main__":

@@ -179,4 +179,12 @@ def test_doctor_from_the_command_line(tmp_path: Path) -> None:
     assert job.returncode == 0, job.stderr
     assert job.stdout.count("MPI library") == 1 and "ranks         2" in job.stdout
     alone = subprocess.run(command[3:], env=outside_of_any_job(), capture_output=True, text=True, check=False)
-    assert "no launcher" in alone.stdout and "mpirun -n 2" in alone.stdout
+    assert alone.returncode == 0 and "no launcher" in alone.stdout and "mpirun -n 2" in alone.stdout
+    assert "no problems found" in alone.stdout
+    threads = {**outside_of_any_job(), "OMP_NUM_THREADS": "64"}
+    slow = subprocess.run(command, env=threads, capture_output=True, text=True, check=False)
+    assert slow.returncode == 1 and "set OMP_NUM_THREADS=" in slow.stdout
+    wrong = subprocess.run(
+        [*command[3:], "--foo"], env=outside_of_any_job(), capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2 and "--foo" in wrong.stderr

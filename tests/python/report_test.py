@@ -151,6 +151,7 @@ def test_a_single_value_is_no_curve(tmp_path: Path) -> None:
 
 
 def test_missing_parts_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text("{}")
     page = read(tmp_path)
     errors = capsys.readouterr().err
     for part in ("metrics.jsonl", "config.yaml", "split.json", "trace.json", "pictures"):
@@ -164,6 +165,19 @@ def test_no_run_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="file"):
         Run(tmp_path / "file")
+    assert report.main([str(tmp_path)]) == 1  # some folder
+    assert "no part of one" in capsys.readouterr().err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_filters_of_a_run_that_diverged_are_shown(tmp_path: Path) -> None:
+    runs.write_whole_run(tmp_path)
+    pixels = [None] * 3 + [1.0]
+    described = {"height": 2, "width": 2, "images": [{"pixels": pixels, "label": "lost"}]}
+    (tmp_path / "pictures/filters-1.json").write_text(json.dumps(described))
+    page = read(tmp_path)
+    assert "lost" in page.text
+    assert "filters-1.json" not in " ".join(page.text)
 
 
 DAMAGED = [b"", b"{", b"[1, 2", b"\xff\xfe\0", b"null", b'"text"', b"[" * 100_000, b"{}", b"[[]]", b"[{}]", b"1e999"]

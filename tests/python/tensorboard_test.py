@@ -77,9 +77,10 @@ def test_half_of_a_character_is_replaced(tmp_path: Path) -> None:
 
 def test_runs_without_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = write_run(tmp_path / "good", ['{"step": 1, "name": "a", "value": 1}'])
-    assert tensorboard.main([str(tmp_path / "absent"), str(tmp_path), str(good)]) == 1
+    empty = write_run(tmp_path / "empty", [])
+    assert tensorboard.main([str(tmp_path / "absent"), str(tmp_path), str(empty), str(good)]) == 1
     errors = capsys.readouterr().err
-    assert "absent" in errors and "metrics.jsonl" in errors
+    assert "absent" in errors and "no part of one" in errors and "metrics.jsonl" in errors
     assert list(good.glob("events*"))
 
 

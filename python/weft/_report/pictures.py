@@ -116,7 +116,7 @@ def _pixels(image: Any, channels: int, height: int, width: int) -> list[list[lis
     values = image.get("pixels") if isinstance(image, dict) else None
     if not isinstance(values, list) or len(values) != channels * height * width:
         raise ValueError(f"expected images of {channels} x {height} x {width} pixels")
-    values = [float(value) for value in values]
+    values = [math.nan if value is None else float(value) for value in values]  # JSON has no word for NaN
     finite = [value for value in values if math.isfinite(value)] or [0.0]
     low, span = min(finite), max(finite) - min(finite)
     scale = 255 / span if span > 0 and math.isfinite(span) else 0.0
