@@ -420,7 +420,8 @@ TEST_F(Control, ASlowLorisIsShownOutAndOthersGoOn) {
     }
     close(fd);
   }
-  // More where this machine is so busy that the worker itself did not ask in time: it is then shown out and comes again.
+  // More where this machine is so busy that the worker itself did not ask in time: it is then shown out and comes
+  // again.
   EXPECT_GE(counters_.of(Event::kDroppedSlow), 40U);
   EXPECT_EQ(counters_.of(Event::kDroppedTooMany), 0U);
   EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);
