@@ -268,7 +268,7 @@ def test_a_switch_that_never_comes_back(tmp_path: Path, switch: Switch) -> None:
 LATE = """
 from datetime import timedelta
 import torch.distributed as dist
-dist.init_process_group("sml", timeout=timedelta(seconds=2))
+dist.init_process_group("sml", timeout=timedelta(seconds=10))  # set-up included
 rank = dist.get_rank()
 try:
     if rank == 0: dist.all_reduce(torch.ones(10))
@@ -432,9 +432,9 @@ def test_an_operation_may_have_a_longer_timeout_than_its_group(tmp_path: Path, s
     program = """
         import time, torch.distributed as dist
         from datetime import timedelta
-        dist.init_process_group("sml", timeout=timedelta(seconds=2))
+        dist.init_process_group("sml", timeout=timedelta(seconds=5))  # set-up included
         if dist.get_rank() == 1:
-            time.sleep(4)
+            time.sleep(7)
         options = dist.AllreduceOptions()
         options.timeout = timedelta(seconds=60)
         x = torch.ones(10)
