@@ -106,15 +106,16 @@ function(_weft_add_mutator name sources libraries)
   endif()
 endfunction()
 
-# weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>])
+# weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>] [PROCESSORS <n>])
 # weft_add_python_test(<folder>/<topic> FILES <name>_test... [RANKS ...] ...)
 #
 # Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). The files of a topic run one after the
-# other in the same processes: these start but once, and each file shows that the one before left them in order. A
+# other in the same processes: these start but once, and each file shows that the one before left them in order. PROCESSORS
+# is for those that start jobs of their own and measure time: the ranks of these jobs are not counted otherwise. A
 # sanitizer's runtime would have to be preloaded into Python, where it reports torch and Python themselves: those builds have
 # no Python tests, and the core alone has no Python part.
 function(weft_add_python_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "FILES;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;PROCESSORS" "FILES;RANKS;LABELS")
   cmake_path(GET name PARENT_PATH folder)
   if(NOT arg_FILES)
     cmake_path(GET name FILENAME arg_FILES)
@@ -136,6 +137,10 @@ function(weft_add_python_test name)
   string(REGEX REPLACE "_test$" "" test_name "${name}")
   _weft_register_ranks(${test_name} "${arg_RANKS}" "python;${arg_LABELS}" "${arg_TIMEOUT}"
                        "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider ${paths})
+  if(arg_PROCESSORS)
+    list(TRANSFORM arg_RANKS PREPEND "${test_name}.n" OUTPUT_VARIABLE tests)
+    set_tests_properties(${tests} PROPERTIES PROCESSORS ${arg_PROCESSORS})
+  endif()
 endfunction()
 
 # One ctest test per number of ranks. MPICH's ranks spin while they wait, so there never more of them than cores.

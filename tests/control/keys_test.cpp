@@ -66,6 +66,26 @@ TEST(JobKeys, WhatIsWrongIsNamedButNeverTheKey) {
   refusal("jobs: [\n", HasSubstr("not YAML"));
 }
 
+// Only one of the two would count.
+TEST(JobKeys, NothingIsGivenTwice) {
+  refusal("jobs:\n  a:\n    key: " + kKey + "\n    slots: 5\n    slots: 6\n",
+          AllOf(HasSubstr("keys.yaml:5: "), HasSubstr("job 'a'"), HasSubstr("'slots' is given twice")));
+  refusal("jobs:\n  a: {key: " + kKey + ", key: " + kKey + "}\n",
+          AllOf(HasSubstr("keys.yaml:2: "), HasSubstr("'key' is given twice"), Not(HasSubstr(kKey))));
+  refusal("jobs:\n  a: {key: " + kKey + "}\njobs:\n  b: {key: " + kKey + "}\n",
+          AllOf(HasSubstr("keys.yaml:3: "), HasSubstr("'jobs' is given twice")));
+}
+
+// What is left empty has no place in the file but its name's.
+TEST(JobKeys, TheLineIsThatOfTheName) {
+  for (const char* nothing : {"", "# none yet\n", "\n\n"}) refusal(nothing, HasSubstr("keys.yaml:1: expected"));
+  refusal("# keys\njobs:\n", HasSubstr("keys.yaml:2: expected"));
+  refusal("jobs:\n  a:\n  b: {key: " + kKey + "}\n", HasSubstr("keys.yaml:2: job 'a'"));
+  refusal("jobs:\n  a:\n    key:\n    slots: 5\n", HasSubstr("keys.yaml:3: a key"));
+  refusal("jobs:\n  a:\n    key: " + kKey + "\n    slots:\n    workers: 5\n", HasSubstr("keys.yaml:4: slots"));
+  refusal("jobs:\n  a:\n    slots: 5\n", HasSubstr("keys.yaml:2: job 'a' lacks its key"));
+}
+
 TEST(JobKeys, AWorkerWithoutAKeyIsToldWhichThereAre) {
   const JobKeys keys = parse("jobs:\n  resnet: {key: " + kKey + "}\n");
   EXPECT_THAT([&] { static_cast<void>(keys.at("resnte")); },

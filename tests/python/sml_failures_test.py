@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -106,22 +107,33 @@ attempt("right", **{where}, WEFT_SML_KEYS="{keys}")
 
 
 RESTART = """
-import os, time
+import os
+from pathlib import Path
 import torch.distributed as dist
 dist.init_process_group("sml")
 rank, size = dist.get_rank(), dist.get_world_size()
+folder, step, over = Path(os.environ["STEPS"]), 0, False
 x = torch.arange(300_000, dtype=torch.int32)
-for step in range(60):
+while not over:
     y = x * (rank + 1) + step
+    y[0] = rank == 0 and (folder / "over").exists()  # all ranks are to end after the same sum
     dist.all_reduce(y)
-    assert torch.equal(y, x * (size * (size + 1) // 2) + size * step), step
-    if rank == 0 and step in (10, 30):
-        open(os.environ["STEPS"] + f"/{step}", "w").close()
-if rank == 0:
-    print("rejoins", weft.sml.statistics()["switch.rejoins"], flush=True)
+    over = bool(y[0])
+    assert torch.equal(y[1:], (x * (size * (size + 1) // 2) + size * step)[1:]), step
+    step += 1
+    if rank == 0:
+        (folder / f"step {step}").touch()
+print("rejoins", weft.sml.statistics()["switch.rejoins"], flush=True)
 dist.destroy_process_group()
 print(f"[{rank}] right", flush=True)
 """
+
+
+def wait_for_ten_steps(folder: Path, job: subprocess.Popen[str]) -> None:
+    """Of those to come."""
+    before = len(list(folder.glob("step *")))
+    while len(list(folder.glob("step *"))) < before + 10 and job.poll() is None:
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize(("ranks", "mode", "by_key"), [(2, "classic", False), (3, "extended", True)])
@@ -140,18 +152,19 @@ def test_a_restart_in_the_middle_of_a_job(ranks: int, mode: str, by_key: bool, t
         stderr=subprocess.STDOUT,
         text=True,
     )
-    for step in (10, 30):
-        while not (tmp_path / str(step)).exists() and job.poll() is None:
-            time.sleep(0.005)
+    for _ in range(2):
+        wait_for_ten_steps(tmp_path, job)
         switch.kill()
         time.sleep(0.3)
         switch.start()
+    (tmp_path / "over").touch()  # before that no rank ends
     text, _ = job.communicate(timeout=120)
     switch.kill()
     assert job.returncode == 0, text
     for rank in range(ranks):
         assert f"[{rank}] right" in text, text
-    assert "rejoins 0" not in text, text
+    rejoins = [int(count) for count in re.findall(r"rejoins (\d+)", text)]
+    assert len(rejoins) == ranks and min(rejoins) >= 2, text
 
 
 AGAIN = """
@@ -255,7 +268,7 @@ def test_a_switch_that_never_comes_back(tmp_path: Path, switch: Switch) -> None:
 LATE = """
 from datetime import timedelta
 import torch.distributed as dist
-dist.init_process_group("sml", timeout=timedelta(seconds=2))
+dist.init_process_group("sml", timeout=timedelta(seconds=10))  # set-up included
 rank = dist.get_rank()
 try:
     if rank == 0: dist.all_reduce(torch.ones(10))
@@ -419,9 +432,9 @@ def test_an_operation_may_have_a_longer_timeout_than_its_group(tmp_path: Path, s
     program = """
         import time, torch.distributed as dist
         from datetime import timedelta
-        dist.init_process_group("sml", timeout=timedelta(seconds=2))
+        dist.init_process_group("sml", timeout=timedelta(seconds=5))  # set-up included
         if dist.get_rank() == 1:
-            time.sleep(4)
+            time.sleep(7)
         options = dist.AllreduceOptions()
         options.timeout = timedelta(seconds=60)
         x = torch.ones(10)

@@ -114,10 +114,13 @@ def test_buckets_travel_while_gradients_are_computed(rank: int, size: int) -> No
     model.register_comm_hook(None, hook)
     layers[0].weight.register_hook(lambda gradient: events.append("last gradient"))
     x = torch.randn(512, 512)
-    for _ in range(3):  # the first steps find out the order of the buckets
+    steps = []
+    for _ in range(5):  # the first steps find out the order of the buckets
         weft.world().barrier()
         events.clear()
         model(x).square().mean().backward()
-    early = events.index("last gradient")
-    # A rank that is ahead of all others has computed everything before the first of them joins it.
-    assert weft.world().all_reduce(torch.tensor(early), "max").item() >= 1, events
+        steps.append(list(events))
+    early = max(step.index("last gradient") for step in steps)
+    # A rank that is ahead of all others has computed everything before the first of them joins it, and on a busy machine
+    # a step's first sum may end last. Buckets that waited for all gradients would be early in no step, on no rank.
+    assert weft.world().all_reduce(torch.tensor(early), "max").item() >= 1, steps

@@ -125,7 +125,9 @@ def test_live_sessions_that_were_reclaimed_come_back(tmp_path: Path, mode: str) 
     program = COMES_BACK.replace("{port}", str(switch.http))
     status, text, _ = jobs.run(tmp_path, program, **switch.environment(), WEFT_SML_MODE=mode)
     switch.kill()
-    assert status == 0 and text.count("rejoins 2") == 2, text
+    rejoins = [int(count) for count in re.findall(r"rejoins (\d+)", text)]
+    # Twice the job waits until it is reclaimed. On a busy machine a second may also pass before a first sum.
+    assert status == 0 and len(rejoins) == 2 and min(rejoins) >= 2, text
 
 
 AGAIN = """

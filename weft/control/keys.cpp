@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <vector>
 
 #include "weft/aggregation/job_name.h"
@@ -25,24 +26,34 @@ class Reader {
   explicit Reader(const std::string& file) : file_(file) {}
 
   [[nodiscard]] std::map<std::string, JobKey> jobs(const YAML::Node& root) const {
-    if (!root.IsMap()) refuse(root, "expected 'jobs:' with a job a line");
-    for (const auto& entry : root) {
-      if (entry.first.Scalar() != "jobs")
-        refuse(entry.first, "'" + entry.first.Scalar() + "' is unknown; allowed is jobs");
-    }
-    const YAML::Node list = root["jobs"];
-    if (!list || !list.IsMap() || list.size() == 0) refuse(root, "expected 'jobs:' with a job a line");
+    const std::string expected = "expected 'jobs:' with a job a line";
+    if (!root.IsMap()) refuse(root, expected);
+    refuse_repeats(root, "");
     std::map<std::string, JobKey> jobs;
-    for (const auto& entry : list) {
-      const std::string name = name_of(entry.first);
-      if (!jobs.emplace(name, job(name, entry.second)).second) refuse(entry.first, "job '" + name + "' is given twice");
+    for (const auto& entry : root) {
+      const std::string name = entry.first.Scalar();
+      if (name != "jobs") refuse(entry.first, "'" + name + "' is unknown; allowed is jobs");
+      if (!entry.second.IsMap()) refuse(entry.first, expected);
+      refuse_repeats(entry.second, "job ");
+      for (const auto& job : entry.second) jobs.emplace(name_of(job.first), fields_of(job.first, job.second));
     }
+    if (jobs.empty()) refuse(root, expected);
     return jobs;
   }
 
  private:
+  // Nodes that are empty have no place of their own: whose value is refused is to give its key as the place.
   [[noreturn]] void refuse(const YAML::Node& where, const std::string& what) const {
-    throw KeysError("weft: " + file_ + ":" + std::to_string(where.Mark().line + 1) + ": " + what);
+    throw KeysError("weft: " + file_ + ":" + std::to_string(std::max(where.Mark().line, 0) + 1) + ": " + what);
+  }
+
+  // Only one of them would count, and who wrote both may have meant either.
+  void refuse_repeats(const YAML::Node& map, const std::string& kind) const {
+    std::set<std::string> seen;
+    for (const auto& entry : map) {
+      const std::string name = entry.first.Scalar();
+      if (!seen.insert(name).second) refuse(entry.first, kind + "'" + name + "' is given twice");
+    }
   }
 
   [[nodiscard]] std::string name_of(const YAML::Node& node) const {
@@ -53,34 +64,36 @@ class Reader {
     return name;
   }
 
-  [[nodiscard]] JobKey job(const std::string& name, const YAML::Node& node) const {
-    if (!node.IsMap()) refuse(node, "job '" + name + "' expects {key: ..., slots: ..., sessions: ..., workers: ...}");
+  [[nodiscard]] JobKey fields_of(const YAML::Node& where, const YAML::Node& fields) const {
+    const std::string whose = "job '" + where.Scalar() + "'";
+    if (!fields.IsMap()) refuse(where, whose + " expects {key: ..., slots: ..., sessions: ..., workers: ...}");
+    refuse_repeats(fields, whose + ": ");
     JobKey job;
-    for (const auto& entry : node) {
+    for (const auto& entry : fields) {
       const std::string field = entry.first.Scalar();
       if (field == "key") {
-        job.secret = secret(entry.second);
+        job.secret = secret(entry.first, entry.second);
       } else if (field == "slots") {
-        job.slots = number(field, entry.second, 8192);
+        job.slots = number(entry.first, entry.second, 8192);
       } else if (field == "sessions") {
-        job.sessions = number(field, entry.second, 65536);
+        job.sessions = number(entry.first, entry.second, 65536);
       } else if (field == "workers") {
-        job.workers = number(field, entry.second, 65535);
+        job.workers = number(entry.first, entry.second, 65535);
       } else {
-        refuse(entry.first, "job '" + name + "' has no field '" + field +
-                                "'; allowed are key, slots, sessions, workers" + text::suggestion(field, kJobFields));
+        refuse(entry.first, whose + " has no field '" + field + "'; allowed are key, slots, sessions, workers" +
+                                text::suggestion(field, kJobFields));
       }
     }
-    if (job.secret.empty()) refuse(node, "job '" + name + "' lacks its key; make one with `openssl rand -hex 32`");
+    if (job.secret.empty()) refuse(where, whose + " lacks its key; make one with `openssl rand -hex 32`");
     return job;
   }
 
-  [[nodiscard]] std::string secret(const YAML::Node& node) const {
-    const std::string digits = node.IsScalar() ? node.Scalar() : "";
+  [[nodiscard]] std::string secret(const YAML::Node& key, const YAML::Node& value) const {
+    const std::string digits = value.IsScalar() ? value.Scalar() : "";
     const bool hexadecimal = digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
     if (!hexadecimal || digits.size() < kLeastDigits || digits.size() % 2 != 0) {
-      refuse(node, "a key is an even number of at least " + std::to_string(kLeastDigits) +
-                       " hexadecimal digits; make one with `openssl rand -hex 32`");
+      refuse(key, "a key is an even number of at least " + std::to_string(kLeastDigits) +
+                      " hexadecimal digits; make one with `openssl rand -hex 32`");
     }
     std::string bytes;
     for (std::size_t i = 0; i < digits.size(); i += 2) {
@@ -89,12 +102,12 @@ class Reader {
     return bytes;
   }
 
-  [[nodiscard]] std::int64_t number(const std::string& field, const YAML::Node& node, std::int64_t most) const {
-    std::int64_t value = 0;
-    if (!YAML::convert<std::int64_t>::decode(node, value) || value < 1 || value > most) {
-      refuse(node, field + " must be a whole number from 1 to " + std::to_string(most));
+  [[nodiscard]] std::int64_t number(const YAML::Node& key, const YAML::Node& value, std::int64_t most) const {
+    std::int64_t number = 0;
+    if (!YAML::convert<std::int64_t>::decode(value, number) || number < 1 || number > most) {
+      refuse(key, key.Scalar() + " must be a whole number from 1 to " + std::to_string(most));
     }
-    return value;
+    return number;
   }
 
   std::string file_;
@@ -120,7 +133,8 @@ JobKeys JobKeys::parse(const std::string& text, const std::string& file) {
   try {
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    throw KeysError("weft: " + file + ":" + std::to_string(error.mark.line + 1) + ": not YAML: " + error.msg);
+    throw KeysError("weft: " + file + ":" + std::to_string(std::max(error.mark.line, 0) + 1) +
+                    ": not YAML: " + error.msg);
   }
   keys.jobs_ = Reader(file).jobs(root);
   return keys;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include <atomic>
 #include <fstream>
 #include <limits>
+#include <sstream>
 #include <system_error>
 #include <thread>
 
@@ -22,6 +25,7 @@
 #include "weft/control/admission.h"
 #include "weft/control/client.h"
 #include "weft/control/descriptors.h"
+#include "weft/control/log_limit.h"
 #include "weft/control/proof.h"
 #include "weft/control/rpc/daemon.h"
 #include "weft/control/rpc/metadata.h"
@@ -280,6 +284,45 @@ TEST_F(Control, AWrongKeyIsRefusedAndOthersAreNot) {
   EXPECT_EQ(counters_.of(Event::kRefusedWrongKey), 1U);
   EXPECT_EQ(counters_.of(Event::kRefusedNoKey), 1U);
   EXPECT_EQ(client("a", right.path())->join(request(7, 1), kPatience).admission.job, joined.admission.job);
+}
+
+// What is logged while this lives.
+class Log {
+ public:
+  Log() {
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
+  }
+  ~Log() { spdlog::set_default_logger(usual_); }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  [[nodiscard]] long lines_with(const std::string& words) const {
+    std::istringstream lines(text_.str());
+    long count = 0;
+    for (std::string line; std::getline(lines, line);) count += line.find(words) != std::string::npos ? 1 : 0;
+    return count;
+  }
+
+ private:
+  std::ostringstream text_;
+  std::shared_ptr<spdlog::logger> usual_ = spdlog::default_logger();
+};
+
+// Refused at the gate, and by the sessions behind it.
+TEST_F(Control, WhoIsRefusedOftenDoesNotFillTheLog) {
+  for (const bool with_keys : {true, false}) {
+    const Log log;
+    with_keys ? start_with_keys() : start({});
+    const auto begin = std::chrono::steady_clock::now();
+    const auto stranger = client();
+    for (int i = 0; i < 300; ++i) {
+      EXPECT_THROW(static_cast<void>(stranger->join(request(7, 5, 2), kPatience)), JoinRefused);
+    }
+    const auto seconds = (std::chrono::steady_clock::now() - begin) / 1s + 1;
+    EXPECT_GE(log.lines_with("refused set-up"), LogLimit::kLinesPerSecond);
+    EXPECT_LE(log.lines_with("refused set-up"), seconds * LogLimit::kLinesPerSecond);
+    server_.reset();
+  }
 }
 
 TEST_F(Control, AJobCannotJoinOrEndAnothersSession) {

@@ -53,13 +53,7 @@ grpc::ServerUnaryReactor* SessionService::UdpSession(grpc::CallbackServerContext
 grpc::Status SessionService::open(grpc::CallbackServerContext& context, const UdpSessionRequest& request,
                                   switchml_proto::UdpSessionResponse& response) {
   const Passage passage = gate_.pass(context, "UdpSession", request);
-  if (!passage.status.ok()) {
-    const bool challenged = passage.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
-    spdlog::log(challenged ? spdlog::level::debug : spdlog::level::warn, "refused set-up: job '{}' rank {} from {}: {}",
-                passage.job, request.rank(), passage.visitor ? passage.visitor->remote.describe() : "?",
-                passage.status.error_message());
-    return passage.status;
-  }
+  if (!passage.status.ok()) return turn_away(request.rank(), passage);
   const auto understood = set_up_of(request, passage);
   if (const auto* reason = std::get_if<std::string>(&understood)) return gate_.bad_request(*reason);
   const SetUp& set_up = std::get<SetUp>(understood);
@@ -92,8 +86,25 @@ std::string SessionService::objection(const SetUp& set_up, const Passage& passag
 }
 
 grpc::Status SessionService::refuse(const SetUp& set_up, const Refused& refused) {
-  spdlog::warn("refused set-up: job '{}' rank {}: {}", set_up.job, set_up.rank, refused.reason);
+  warn("refused set-up: job '" + set_up.job + "' rank " + std::to_string(set_up.rank) + ": " + refused.reason);
   return refused.no_room ? gate_.no_room(refused.reason) : gate_.bad_request(refused.reason);
+}
+
+grpc::Status SessionService::turn_away(std::uint32_t rank, const Passage& passage) {
+  const std::string line = "refused set-up: job '" + passage.job + "' rank " + std::to_string(rank) + " from " +
+                           (passage.visitor ? passage.visitor->remote.describe() : "?") + ": " +
+                           passage.status.error_message();
+  if (passage.status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+    spdlog::debug("{}", line);  // challenged, as everybody is who has a key
+  } else {
+    warn(line);
+  }
+  return passage.status;
+}
+
+// Who is refused can come again at once, and often.
+void SessionService::warn(const std::string& line) {
+  if (const auto passed = refusals_.pass(line, LogLimit::Clock::now())) spdlog::warn("{}", *passed);
 }
 
 grpc::ServerUnaryReactor* SessionService::RdmaSession(grpc::CallbackServerContext* context,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "switchml.grpc.pb.h"
+#include "weft/control/log_limit.h"
 #include "weft/control/rpc/gate.h"
 #include "weft/control/sessions.h"
 #include "weft_switch.grpc.pb.h"
@@ -32,11 +33,15 @@ class SessionService final : public switchml_proto::Session::CallbackService {
   // Of what was understood: why it is not admitted; empty if it is.
   [[nodiscard]] std::string objection(const SetUp& set_up, const Passage& passage) const;
   [[nodiscard]] grpc::Status refuse(const SetUp& set_up, const Refused& refused);
+  // The same for who did not pass the gate.
+  [[nodiscard]] grpc::Status turn_away(std::uint32_t rank, const Passage& passage);
+  void warn(const std::string& line);
 
   Gate& gate_;
   Sessions& sessions_;
   Counters& counters_;
   Places places_;
+  LogLimit refusals_;
 };
 
 // weft's own addition.
