@@ -72,6 +72,7 @@ function(weft_add_switch)
   add_executable(weft_switch ${sources})
   get_target_property(objects weft_control_rpc WEFT_OBJECTS)
   target_link_libraries(weft_switch PRIVATE weft_settings ${objects} CLI11::CLI11)
+  target_compile_definitions(weft_switch PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
   set_target_properties(weft_switch PROPERTIES
     OUTPUT_NAME weft-switch RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
   set_property(GLOBAL APPEND PROPERTY WEFT_APPS weft_switch)

@@ -86,6 +86,29 @@ void declare(CLI::App& app, CommandLine& line) {
   app.add_option("command", line.command, "for --embedded, after --: the program and its arguments");
 }
 
+// Why a command line is refused that would be obeyed in part only: who wrote the rest meant something. Empty if all of
+// it counts.
+std::string objection(const CLI::App& app, const CommandLine& line) {
+  const bool embedded = line.embedded > 0;
+  if (embedded && line.command.empty()) {
+    return "--embedded needs a command: weft-switch --embedded 2 -- python train.py";
+  }
+  if (!embedded && !line.command.empty()) {
+    return "'" + line.command.front() + "' is no option; to run a command: weft-switch --embedded 2 -- python train.py";
+  }
+  if (app.count("--jobs") > 0 && line.jobs.empty()) return "--jobs needs a file; without keys, leave it out";
+  for (const std::string name : {"--open", "--multihomed"}) {
+    if (app.count(name) == 0) continue;
+    if (app.count("--jobs") > 0) return name + " is for a switch without --jobs: keys admit workers wherever they are";
+    if (embedded) return name + " is not for --embedded, whose workers are on this machine";
+  }
+  for (const std::string name : {"--listen", "--control", "--http"}) {
+    if (!embedded || app.count(name) == 0 || (name == "--http" && line.http == "off")) continue;
+    return name + " is not for --embedded, which takes free ports of this machine's loopback";
+  }
+  return "";
+}
+
 DaemonOptions options_of(const CommandLine& line) {
   DaemonOptions options;
   const bool embedded = line.embedded > 0;
@@ -170,14 +193,15 @@ int main(int argc, char** argv) {
   CommandLine line;
   CLI::App app{"weft-switch: in-network aggregation in software. Workers: dist.init_process_group(\"sml\")."};
   declare(app, line);
+  app.set_version_flag("--version", "weft-switch " WEFT_VERSION);
   CLI11_PARSE(app, argc, argv);
+  if (const std::string reason = objection(app, line); !reason.empty()) {
+    std::cerr << "weft-switch: " << reason << "\n";
+    return 2;
+  }
   spdlog::set_default_logger(spdlog::stderr_color_mt("weft-switch"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e weft-switch %l: %v");
   spdlog::set_level(spdlog::level::from_str(line.log_level));
-  if (line.embedded > 0 && line.command.empty()) {
-    std::cerr << "weft-switch: --embedded needs a command: weft-switch --embedded 2 -- python train.py\n";
-    return 2;
-  }
   try {
     return run(line);
   } catch (const CLI::Error& error) {

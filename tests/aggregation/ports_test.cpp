@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
 
 #include "tests/aggregation/live_job.h"
+#include "tests/aggregation/switch_driver.h"
 
 namespace weft::aggregation {
 namespace {
@@ -24,6 +28,22 @@ std::vector<std::unique_ptr<Transport>> open_ports(Address& first) {
   throw std::runtime_error("no free ports");
 }
 
+// Packets for that port of loopback that the kernel had no room for: /proc/net/udp counts them in its last column.
+std::uint64_t dropped_at(std::uint16_t port) {
+  std::ostringstream place;
+  place << "0100007F:" << std::uppercase << std::hex << std::setw(4) << std::setfill('0') << port;
+  std::ifstream table("/proc/net/udp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream fields(line);
+    std::string number, local, last;
+    fields >> number >> local;
+    if (local != place.str()) continue;
+    for (std::string field; fields >> field;) last = field;
+    return std::stoull(last);
+  }
+  throw std::runtime_error("nobody has port " + std::to_string(port));
+}
+
 class Ports : public testing::Test {
  protected:
   Ports() {
@@ -34,34 +54,65 @@ class Ports : public testing::Test {
     target.restart(std::move(transports), limits);
   }
 
-  // Sends until the object goes: as fast as it can, from a socket of its own or a worker's address.
+  // Sends the same packets until the object goes, as fast as it can.
   class Flood {
    public:
+    // A stranger's, which mean nothing.
     Flood(const Address& to, std::size_t size) {
-      UdpOptions options;
-      options.local = kLoopback;
-      transport_ = std::make_unique<UdpTransport>(options);
-      thread_ = std::thread([this, to, size] {
-        Outbox out;
-        while (!stop_) {
-          for (int i = 0; i < 32; ++i) std::ranges::fill(out.add(to, size), std::byte{0x77});
-          transport_->send(out);
-          sent_ += 32;
-        }
-      });
+      packets_.assign(32, Bytes(size, std::byte{0x77}));
+      start(to);
+    }
+    // Of a job of one worker, from its own address and under its own key. All but the first of each are answered once
+    // more: so they cost the switch as much as packets can. To its own port unless another is given.
+    Flood(Jobs& jobs, Address to) {
+      JobSpec spec = job_spec(Mode::kExtended, 1, 99);
+      spec.slots = 32;
+      spec.addresses = {transport_.local()};
+      const auto admission = std::get<Admission>(jobs.admit(spec, steady_now()));
+      Head head{.mode = Mode::kExtended, .job = admission.job, .epoch = admission.epoch};
+      for (head.slot = 0; head.slot < 32; ++head.slot) packets_.push_back(contribution(head, 1));
+      if (to.port == 0) to.port = admission.port;
+      start(to);
     }
     ~Flood() {
       stop_ = true;
       thread_.join();
     }
     [[nodiscard]] std::int64_t sent() const { return sent_; }
+    [[nodiscard]] std::uint16_t port() const { return to_.port; }
 
    private:
-    std::unique_ptr<UdpTransport> transport_;
+    static UdpOptions on_loopback() {
+      UdpOptions options;
+      options.local = kLoopback;
+      return options;
+    }
+    void start(const Address& to) {
+      to_ = to;
+      thread_ = std::thread([this] {
+        Outbox out;
+        while (!stop_) {
+          for (const Bytes& packet : packets_) std::ranges::copy(packet, out.add(to_, packet.size()).begin());
+          transport_.send(out);
+          sent_ += static_cast<std::int64_t>(packets_.size());
+        }
+      });
+    }
+
+    UdpTransport transport_{on_loopback()};
+    Address to_;
+    std::vector<Bytes> packets_;
     std::atomic<bool> stop_ = false;
     std::atomic<std::int64_t> sent_ = 0;
     std::thread thread_;
   };
+
+  [[nodiscard]] Counters counters_of(std::uint64_t session) const {
+    for (const JobStatus& job : target.jobs->snapshot(steady_now()).jobs) {
+      if (job.session == session) return job.counters;
+    }
+    throw std::runtime_error("no such job");
+  }
 
   void expect_sums(LiveJob& job) {
     job.run([&](int rank, WorkerSession& session) {
@@ -97,6 +148,31 @@ TEST_F(Ports, AStrangersFloodDoesNotReachAJobsPort) {
   while (flood.sent() < 1000) std::this_thread::yield();
   const Counters after = target.jobs->snapshot(steady_now()).strays;
   EXPECT_EQ(after.packets_in, before.packets_in) << "the kernel dropped them";
+}
+
+// How long they take beside it says nothing where all share two cores; what the switch gives its port, SwitchLoop's
+// tests tell.
+TEST_F(Ports, AJobsOwnFloodFillsOnlyItsOwnPort) {
+  LiveJob job(target, {.session = 1});
+  const Flood flood(*target.jobs, {target.address.ipv4, 0});
+  ASSERT_NE(flood.port(), job.admission.port);
+  while (counters_of(99).answered == 0) std::this_thread::yield();  // the ports' filters, which also drop, are there
+  const std::uint64_t dropped = dropped_at(flood.port());
+  const std::uint64_t dropped_of_the_other = dropped_at(job.admission.port);
+  while (dropped_at(flood.port()) == dropped) std::this_thread::yield();  // it is more than the switch can take
+  const std::uint64_t answered = counters_of(99).answered;
+  expect_sums(job);
+  EXPECT_EQ(dropped_at(job.admission.port), dropped_of_the_other);
+  while (counters_of(99).answered == answered) std::this_thread::yield();  // it is served, too
+}
+
+TEST_F(Ports, AJobsFloodDoesNotReachAnothersPort) {
+  LiveJob job(target, {.session = 1});
+  expect_sums(job);  // after that the port's filter is there
+  const Flood flood(*target.jobs, {target.address.ipv4, job.admission.port});
+  expect_sums(job);
+  while (flood.sent() < 1000) std::this_thread::yield();
+  EXPECT_EQ(counters_of(99).packets_in, 0U) << "the kernel dropped them";
 }
 
 TEST_F(Ports, NobodyReachesAPortWithoutAJob) {

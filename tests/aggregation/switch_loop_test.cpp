@@ -104,6 +104,50 @@ TEST_F(Loop, ASendThatThrowsLosesItsPacketsAndNoOthers) {
   EXPECT_EQ(jobs_.snapshot(Time{0}).lost_on_sending, 57U);
 }
 
+// Always has another batch, for any but a loop that would not leave it; calls `served` with how many it has handed in.
+class EndlessTransport final : public Transport {
+ public:
+  explicit EndlessTransport(std::uint16_t port) : port_(port) {}
+
+  [[nodiscard]] Address local() const override { return {0x7f000001, port_}; }
+  void send(Outbox& out) override { out.clear(); }
+  bool receive(Duration, const Receiver& receiver) override {
+    const Bytes packet = contribution({.mode = Mode::kSwitchMl}, 1, 0, full_shape(Mode::kSwitchMl, 64));
+    receiver({packet, packet.size(), worker_address(0)});
+    served(++batches);
+    return batches < 1000;
+  }
+  void wake() override {}
+  [[nodiscard]] int descriptor() const override { return ready_.get(); }
+  void accept_only(std::span<const Address>) override {}
+
+  std::function<void(int)> served = [](int) {};
+  int batches = 0;
+
+ private:
+  std::uint16_t port_;
+  files::FileDescriptor ready_{::eventfd(1, EFD_CLOEXEC)};
+};
+
+// However much lies at the first one, the second waits for one batch of it.
+TEST_F(Loop, AFloodedPortHasItsTurnAndNoMore) {
+  std::vector<std::unique_ptr<Transport>> ports;
+  std::vector<EndlessTransport*> kept;
+  for (std::uint16_t port = 1; port <= 3; ++port) {
+    auto transport = std::make_unique<EndlessTransport>(port);
+    kept.push_back(transport.get());
+    ports.push_back(std::move(transport));
+  }
+  loop_ = std::make_unique<SwitchLoop>(jobs_, std::move(ports));
+  kept[0]->served = [&](int batches) {
+    EXPECT_LE(batches, kept[1]->batches + 1);
+    EXPECT_LE(batches, kept[2]->batches + 1);
+    if (batches == 100) loop_->stop();
+  };
+  loop_->run();
+  EXPECT_EQ(kept[2]->batches, 100);
+}
+
 TEST_F(Loop, StoppedBeforeItRunsItServesNobody) {
   auto transport = std::make_unique<ScriptedTransport>(Batch{});
   bool asked = false;

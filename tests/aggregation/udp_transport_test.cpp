@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ctime>
+#include <numeric>
 #include <system_error>
 #include <thread>
 
@@ -90,6 +92,24 @@ TEST(UdpTransport, PacketsArriveWholeAndInOrder) {
   const std::vector<int> seen = numbers_from(sender, receiver, 200);
   ASSERT_EQ(seen.size(), 200U);
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int>(i));
+}
+
+// So that a loop over several sockets gets to the others: what is left comes the next time.
+TEST(UdpTransport, AFullSocketIsReadInBatches) {
+  UdpOptions options;
+  options.local = kLoopback;
+  options.segmentation = false;  // each packet is a run
+  UdpTransport sender(options);
+  UdpTransport receiver(options);
+  send(sender, receiver.local(), 100);
+  std::vector<int> batches;
+  for (int runs = 1; runs > 0;) {
+    runs = 0;
+    receiver.receive(Duration{0}, [&](const PacketRun&) { ++runs; });
+    batches.push_back(runs);
+  }
+  EXPECT_EQ(std::accumulate(batches.begin(), batches.end(), 0), 100);
+  EXPECT_LE(std::ranges::max(batches), 16);
 }
 
 // Nobody has port 0: the kernel refuses, in runs and one by one.

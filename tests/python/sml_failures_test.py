@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from switches import PROGRAM, Switch, write_keys
 
+import weft
 from weft import _bindings, sml_demo
 
 UNIT = Path(__file__).parents[2] / "apps" / "weft-switch" / "weft-switch.service"
@@ -358,6 +359,16 @@ def test_the_switch_stops_when_told(tmp_path: Path) -> None:
         (["--idle", "0"], "--idle"),
         (["--embedded", "2"], "needs a command"),
         (["--lisen", "1"], "--lisen"),
+        (["start", "now"], "'start' is no option"),
+        (["--", "python", "train.py"], "'python' is no option"),
+        (["--jobs", ""], "--jobs needs a file"),  # as a shell writes a variable that is not set
+        (["--jobs", "/missing.yaml", "--open"], "--open is for a switch without --jobs"),
+        (["--jobs", "/missing.yaml", "--multihomed"], "--multihomed is for a switch without --jobs"),
+        (["--embedded", "1", "--open", "--", "true"], "--open is not for --embedded"),
+        (["--embedded", "1", "--multihomed", "--", "true"], "--multihomed is not for --embedded"),
+        (["--embedded", "1", "--listen", "0", "--", "true"], "--listen is not for --embedded"),
+        (["--embedded", "1", "--control", "50099", "--", "true"], "--control is not for --embedded"),
+        (["--embedded", "1", "--http", "9099", "--", "true"], "--http is not for --embedded"),
     ],
 )
 def test_a_wrong_command_line(arguments: list[str], words: str) -> None:
@@ -365,6 +376,11 @@ def test_a_wrong_command_line(arguments: list[str], words: str) -> None:
         [str(PROGRAM), *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
     )
     assert job.returncode != 0 and words in job.stdout + job.stderr, job.stdout + job.stderr
+
+
+def test_the_switch_tells_its_version() -> None:
+    said = subprocess.run([str(PROGRAM), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert said == f"weft-switch {weft.__version__}\n"
 
 
 @pytest.mark.parametrize(("limit", "warned"), [("ulimit -Sn 256", False), ("ulimit -n 256", True)])

@@ -121,6 +121,6 @@ def test_buckets_travel_while_gradients_are_computed(rank: int, size: int) -> No
         model(x).square().mean().backward()
         steps.append(list(events))
     early = max(step.index("last gradient") for step in steps)
-    # A rank that is ahead of all others has computed everything before the first of them joins it, and on a busy machine
-    # a step's first sum may end last. Buckets that waited for all gradients would be early in no step, on no rank.
+    # A rank that is ahead of all others has computed everything before the first of them joins it, and on a busy
+    # machine a step's first sum may end last. Buckets that waited for all gradients would be early in no step.
     assert weft.world().all_reduce(torch.tensor(early), "max").item() >= 1, steps
