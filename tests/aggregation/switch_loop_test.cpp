@@ -119,7 +119,7 @@ class EndlessTransport final : public Transport {
   }
   void wake() override {}
   [[nodiscard]] int descriptor() const override { return ready_.get(); }
-  void accept_only(std::span<const Address>) override {}
+  bool accept_only(std::span<const Address>) override { return true; }
 
   std::function<void(int)> served = [](int) {};
   int batches = 0;
