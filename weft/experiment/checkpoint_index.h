@@ -24,11 +24,19 @@ struct IndexedTensor {
   std::vector<Piece> pieces;
 };
 
+// A part of training; see Stage.
+struct IndexedStage {
+  std::string kind;
+  std::int64_t layer = 0;
+  std::int64_t epochs = 0;
+};
+
 struct CheckpointIndex {
-  std::string experiment;
+  std::string experiment{};
   std::int64_t ranks = 1;
-  std::map<std::string, double> numbers;  // where training was; whole numbers up to 2^53 are exact
-  std::map<std::string, IndexedTensor> tensors;
+  std::map<std::string, double> numbers{};  // where training was; whole numbers up to 2^53 are exact
+  std::map<std::string, IndexedTensor> tensors{};
+  std::vector<IndexedStage> stages{};  // that the run had when it was written; none in older checkpoints
 };
 
 constexpr const char* kIndexFile = "index.json";

@@ -1,0 +1,56 @@
+"""weft train --resume, and the folder of a run: what it goes on with, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from weft_jobs import checkpoint_steps, curve, weft
+
+FILTERS = """
+seed: 3
+data: {set: blobs, images: 40, shape: [10, 10], classes: 3}
+model:
+  epochs: 1
+  batch_size: 8
+  cost: cross_entropy
+  optimizer: {type: sgd, rate: 0.05}
+  pretrain: {epochs: 2}
+  layers:
+    - local_filter: {maps: 3, kernel: 3}
+    - l2_pool: 2
+    - linear: {outputs: 3, activation: logistic}
+"""
+STEPS_OF_AN_EPOCH = 5
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained")
+    (folder / "filters.yaml").write_text(FILTERS)
+    done = weft("train", folder / "filters.yaml", "--out", folder / "run")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(("ranks", "setting"), [("1", "model.pretrain.epochs=3"), ("2", "model.pretrain.epochs=0")])
+def test_other_stages_are_refused_and_the_folder_stays(pretrained: Path, ranks: str, setting: str) -> None:
+    run = pretrained / "run"
+    before = contents(run)
+    done = weft("train", "-n", ranks, pretrained / "filters.yaml", "--resume", "--out", run, "--set", setting)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("expected 2 epochs of pre-training layer 0 as stage 1 of training") == 1, done.stderr
+    assert contents(run) == before
+
+
+def test_more_epochs_go_on_where_the_last_stage_ended(pretrained: Path) -> None:
+    done = weft(
+        "train", pretrained / "filters.yaml", "--resume", "--out", pretrained / "run", "--set", "model.epochs=2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert checkpoint_steps(pretrained / "run")[-1] == 4 * STEPS_OF_AN_EPOCH
+    assert sorted(curve(pretrained / "run")) == list(range(11, 21))
