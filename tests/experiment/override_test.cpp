@@ -42,7 +42,7 @@ TEST(OverrideTest, MergedEntriesAreTheirOwn) {
 }
 
 TEST(OverrideTest, SaysWhatIsThere) {
-  const ValuePtr root = parse_document("{model: {epochs: 1}}", "f");
+  const ValuePtr root = parse_document("{model: {epochs: 1, layers: [{name: a}, {name: b}]}}", "f");
   const auto text_of = [&](const std::string& assignment) {
     try {
       apply_override(*root, assignment);
@@ -55,6 +55,9 @@ TEST(OverrideTest, SaysWhatIsThere) {
   EXPECT_THAT(text_of("=1"), HasSubstr("got no key"));
   EXPECT_THAT(text_of("modle.epochs=1"), HasSubstr("expected a 'modle', got keys model"));
   EXPECT_THAT(text_of("model.epochs.deeper=1"), HasSubstr("expected a 'deeper', got '1'"));
+  EXPECT_THAT(text_of("model.layers[2].n=1"),
+              HasSubstr("expected one of the list's 2 entries, 0 to 1 or by name, got '2'"));
+  EXPECT_THAT(text_of("model.layers.c.n=1"), HasSubstr("0 to 1 or by name, got 'c'"));
   EXPECT_THAT(text_of("model.epochs=[1"), HasSubstr("expected YAML"));
 }
 
