@@ -48,6 +48,11 @@ int launch(const RunOptions& options, int ranks, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) command.emplace_back(argv[i]);
   setenv("WEFT_PROGRESS", isatty(STDOUT_FILENO) == 1 ? "bar" : "lines", /*overwrite=*/0);
   const int status = weft::experiment::run_program(command, SIGUSR1);
+  // Ranks that know of the signal end by themselves; it kills those, and a launcher, that have only begun.
+  if (status == 128 + SIGUSR1 && weft::experiment::passed_a_signal_on()) {
+    std::fprintf(stderr, "weft: stopped before training began\n");
+    return kInterrupted;
+  }
   if (status == 127) std::fprintf(stderr, "weft: no launcher mpirun; set WEFT_MPIRUN to one, or run make env\n");
   return status;
 }

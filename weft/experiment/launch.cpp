@@ -62,6 +62,8 @@ int wait_for(pid_t process) {
 
 }  // namespace
 
+bool passed_a_signal_on() noexcept { return passed_on > 0; }
+
 fs::path find_launcher() { return find("WEFT_MPIRUN", {"mpirun", "scripts/mpirun", ".venv/bin/mpirun"}, "mpirun"); }
 
 fs::path find_python() { return find("WEFT_PYTHON", {"python", ".venv/bin/python"}, "python3"); }
@@ -100,6 +102,7 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
     std::_Exit(127);
   }
   child = process;
+  if (passed_on > 0) kill(process, forward_as);  // it came when there was nobody yet to pass it on to
   return wait_for(process);
 }
 
