@@ -101,5 +101,16 @@ TEST(SameRunTest, AnotherOrderOfImagesIsRefused) {
   EXPECT_THROW(static_cast<void>(continued(then, now)), ExperimentError);
 }
 
+TEST(SameRunTest, OtherImagesAreRefused) {
+  auto then = checkpoint_of({0, 0, 3}, {.stage = 0, .epoch = 1, .step = 5});
+  auto now = facts_of({0, 0, 3});
+  now.data = {{"set", "blobs"}, {"sample", "1"}};
+  EXPECT_NO_THROW(static_cast<void>(continued(then, now)));  // which does not tell
+  then.data = {{"set", "shapes"}, {"sample", "1"}};
+  EXPECT_THROW(static_cast<void>(continued(then, now)), ExperimentError);
+  then.data = now.data;
+  EXPECT_NO_THROW(static_cast<void>(continued(then, now)));
+}
+
 }  // namespace
 }  // namespace weft::experiment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from weft_jobs import checkpoint_steps, curve, weft
+from weft_jobs import checkpoint_steps, curve, toy_file, weft
 
 FILTERS = """
 seed: 3
@@ -54,3 +54,24 @@ def test_more_epochs_go_on_where_the_last_stage_ended(pretrained: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert checkpoint_steps(pretrained / "run")[-1] == 4 * STEPS_OF_AN_EPOCH
     assert sorted(curve(pretrained / "run")) == list(range(11, 21))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    done = weft("train", toy_file(folder), "--out", folder / "run", "--set", "model.epochs=1")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("ranks", "settings", "text"),
+    [("1", ["data.set=shapes"], "the set 'blobs'"), ("2", ["data.sample=0.5", "data.images=480"], "the sample '1'")],
+)
+def test_other_data_is_refused(finished: Path, ranks: str, settings: list[str], text: str) -> None:
+    before = contents(finished / "run")
+    options = [word for setting in settings for word in ("--set", setting)]
+    done = weft("train", "-n", ranks, finished / "toy.yaml", "--resume", "--out", finished / "run", *options)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count(f"expected data with {text}, with which this run was begun") == 1, done.stderr
+    assert contents(finished / "run") == before

@@ -157,6 +157,7 @@ void write_index(const fs::path& folder, const CheckpointIndex& index) {
   for (const auto& [name, tensor] : index.tensors) tensors[name] = json_of(tensor);
   Json json{{"format", kFormat},    {"version", kVersion},      {"experiment", index.experiment},
             {"ranks", index.ranks}, {"numbers", index.numbers}, {"tensors", tensors}};
+  if (!index.data.empty()) json["data"] = index.data;
   for (const IndexedStage& stage : index.stages) json["stages"].push_back(json_of(stage));
   files::write_atomically(folder / kIndexFile, json.dump(1) + "\n");
 }
@@ -173,6 +174,7 @@ CheckpointIndex read_index(const fs::path& folder) {
     }
     CheckpointIndex index{.experiment = json.at("experiment"), .ranks = json.at("ranks")};
     index.stages = stages_from(json.value("stages", Json::array()));
+    index.data = json.value("data", index.data);
     for (const auto& [name, number] : json.at("numbers").items()) {
       // JSON has no NaN, which the cost of a run that diverged is: it was written as null.
       index.numbers[name] = number.is_null() ? std::numeric_limits<double>::quiet_NaN() : number.get<double>();

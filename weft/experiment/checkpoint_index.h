@@ -36,7 +36,9 @@ struct CheckpointIndex {
   std::int64_t ranks = 1;
   std::map<std::string, double> numbers{};  // where training was; whole numbers up to 2^53 are exact
   std::map<std::string, IndexedTensor> tensors{};
-  std::vector<IndexedStage> stages{};  // that the run had when it was written; none in older checkpoints
+  // What the run had when it was written; empty in older checkpoints.
+  std::vector<IndexedStage> stages{};
+  std::map<std::string, std::string> data{};  // the images, by what tells them from others
 };
 
 constexpr const char* kIndexFile = "index.json";

@@ -159,7 +159,9 @@ class ExperimentRun {
   }
 
   [[nodiscard]] CheckpointIndex facts() const {
-    return begun_with(experiment_, training_.stages(), dataset_.train->batches());
+    CheckpointIndex facts = begun_with(experiment_, training_.stages(), dataset_.train->batches());
+    if (first_) facts.data = dataset_.description;  // on another host the same images may be packed otherwise
+    return facts;
   }
 
   // Weights that come from elsewhere, for a run that begins with them, have no optimiser's state beside them.

@@ -34,6 +34,15 @@ void require_same_order(const CheckpointIndex& then, const CheckpointIndex& now)
   }
 }
 
+void require_same_data(const CheckpointIndex& then, const CheckpointIndex& now) {
+  for (const auto& [name, text] : now.data) {
+    const auto found = then.data.find(name);
+    if (found == then.data.end() || found->second == text) continue;
+    throw ExperimentError("expected data with the " + name + " '" + found->second +
+                          "', with which this run was begun, got '" + text + "'" + kAdvice);
+  }
+}
+
 bool may_be(const std::vector<IndexedStage>& then, const std::vector<IndexedStage>& now, std::size_t i) {
   const bool was_last = i + 1 == then.size();
   if (i >= now.size()) return was_last;  // fewer epochs than it takes to come here
@@ -70,6 +79,7 @@ CheckpointIndex begun_with(const Experiment& experiment, const std::vector<Stage
 Progress continued(const CheckpointIndex& then, const CheckpointIndex& now) {
   const Progress progress = progress_from(then.numbers);
   require_same_order(then, now);
+  require_same_data(then, now);
   require_same_stages(then, now, progress);
   const bool finished = !then.stages.empty() && progress.stage >= static_cast<std::int64_t>(then.stages.size());
   if (!finished) return progress;

@@ -1,4 +1,4 @@
-// What a run must have as it was begun to go on: the order of its images, and the stages of training behind it.
+// What a run must have as it was begun to go on: its images and their order, and the stages of training behind it.
 #pragma once
 
 #include <vector>
