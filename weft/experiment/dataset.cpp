@@ -108,6 +108,32 @@ data::PartOptions part_options(const Experiment& experiment, const RankPlan& pla
   return options;
 }
 
+std::string place_of(const data::ImageOrigin& origin) {
+  return origin.files.empty() ? origin.name : data::quoted(origin.files.front());
+}
+
+// Others than the network is made for would fail in its first step, behind a folder that was begun.
+void require_extent(const data::ImageSet& set, const DatasetSpec& spec, const data::ImageOrigin& origin) {
+  const Extent wanted = image_extent(spec);
+  const Extent got{set.channels, {set.height, set.width}};
+  if (got == wanted) return;
+  throw data::DataError("weft: expected images as " + wanted.describe() + " in " + place_of(origin) + ", got " +
+                        got.describe());
+}
+
+data::ImagePart loaded(const data::ImageOrigin& origin, const DatasetSpec& spec, const data::PartOptions& options,
+                       const data::CacheOptions& cache) {
+  data::ImageOrigin checked = origin;
+  checked.open = [&] {
+    auto source = origin.open();
+    require_extent(source->set(), spec, origin);
+    return source;
+  };
+  data::ImagePart part = data::load_part(checked, options, cache);
+  require_extent(part.whole, spec, origin);  // which may have come from a cache
+  return part;
+}
+
 // Name, size and beginning: sets of one form may have files of one size.
 std::string file_text(const std::filesystem::path& file) {
   std::vector<char> beginning(std::size_t{1} << 16);
@@ -149,11 +175,12 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
   Dataset dataset;
   if (!found.set.train.files.empty()) dataset.folder = found.set.train.files.front().parent_path();
   dataset.description = describe(experiment.dataset, found.set.train);
-  dataset.train = std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
+  dataset.train =
+      std::make_unique<data::Loader>(loaded(found.set.train, experiment.dataset, options, cache), options, loading);
   options.order.shuffle = false;
   options.sample_pct = 100;
   const auto test = limited(found.set.test, experiment.dataset.test_images);
-  dataset.test = std::make_unique<data::Loader>(data::load_part(test, options, cache), options, loading);
+  dataset.test = std::make_unique<data::Loader>(loaded(test, experiment.dataset, options, cache), options, loading);
   return dataset;
 }
 
