@@ -58,5 +58,12 @@ TEST(DatasetTest, ImagesOfAnotherSize) {
   EXPECT_THAT(error_of({}, {.size = 30}), AllOf(HasSubstr("t10k-images-idx3-ubyte"), HasSubstr("1 map of 30 x 30")));
 }
 
+TEST(DatasetTest, NoImages) {
+  EXPECT_THAT(error_of({.count = 0}, {}),
+              AllOf(HasSubstr("at least one image to train with"), HasSubstr("train-images-idx3-ubyte")));
+  EXPECT_THAT(error_of({}, {.count = 0}),
+              AllOf(HasSubstr("at least one image to test with"), HasSubstr("t10k-images-idx3-ubyte")));
+}
+
 }  // namespace
 }  // namespace weft::experiment

@@ -131,6 +131,11 @@ data::ImagePart loaded(const data::ImageOrigin& origin, const DatasetSpec& spec,
   };
   data::ImagePart part = data::load_part(checked, options, cache);
   require_extent(part.whole, spec, origin);  // which may have come from a cache
+  // Nobody makes mistakes with no images: the network would count as perfect.
+  if (part.whole.count == 0) {
+    throw data::DataError("weft: expected at least one image to " + origin.portion + " with in " + place_of(origin) +
+                          ", got none");
+  }
   return part;
 }
 

@@ -20,7 +20,8 @@ struct Dataset {
   std::map<std::string, std::string> description{};
 };
 
-// `say` gets what a user should know: a cache that was made again, a folder that is not there. Throws data::DataError.
+// `say` gets what a user should know: a cache that was made again, a folder that is not there. Throws data::DataError,
+// also for images of another size than the experiment's, and where there are none to train or to test with.
 [[nodiscard]] Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::int64_t rank,
                                    const std::function<void(const std::string&)>& say);
 
