@@ -75,3 +75,13 @@ def test_other_data_is_refused(finished: Path, ranks: str, settings: list[str], 
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.count(f"expected data with {text}, with which this run was begun") == 1, done.stderr
     assert contents(finished / "run") == before
+
+
+@pytest.mark.parametrize("ranks", ["1", "2"])
+def test_files_of_the_user_are_not_replaced(tmp_path: Path, ranks: str) -> None:
+    (tmp_path / "config.yaml").write_text(toy_file(tmp_path).read_text())
+    before = contents(tmp_path)
+    done = weft("train", "-n", ranks, "config.yaml", "--out", ".", "--set", "model.epochs=1", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("got ., whose config.yaml it would replace; name another by --out") == 1, done.stderr
+    assert contents(tmp_path) == before

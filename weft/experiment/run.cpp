@@ -13,6 +13,7 @@
 #include "weft/experiment/checkpoint.h"
 #include "weft/experiment/dataset.h"
 #include "weft/experiment/evaluation.h"
+#include "weft/experiment/folder_claim.h"
 #include "weft/experiment/load.h"
 #include "weft/experiment/reporter.h"
 #include "weft/experiment/run_facts.h"
@@ -116,11 +117,7 @@ class ExperimentRun {
       if (!first_) return;
       folder_ = options_.out;
       if (folder_.empty()) folder_ = (options_.resume ? last_folder : fresh_folder)("runs", experiment_.name);
-      const bool used = latest_checkpoint(folder_).has_value() || fs::exists(folder_ / "metrics.jsonl");
-      if (used && !options_.resume) {
-        throw ExperimentError("expected a new folder for the run, got " + folder_.string() +
-                              ", which has one; go on with it by --resume, or name another by --out");
-      }
+      if (!options_.resume) require_unused(folder_);
     });
     folder_ = announced(folder_.string(), mesh_.world());
   }
