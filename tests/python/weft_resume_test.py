@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from weft_jobs import checkpoint_steps, curve, toy_file, weft
+from weft_jobs import checkpoint_steps, command, curve, environment, toy_file, weft
 
 FILTERS = """
 seed: 3
@@ -85,3 +90,47 @@ def test_files_of_the_user_are_not_replaced(tmp_path: Path, ranks: str) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.count("got ., whose config.yaml it would replace; name another by --out") == 1, done.stderr
     assert contents(tmp_path) == before
+
+
+def test_one_job_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = ["train", toy_file(tmp_path), "--out", out, "--resume", "--set"]
+    first = subprocess.Popen(command(*arguments, "model.epochs=10000"), env=environment(), stdout=subprocess.DEVNULL)
+    try:
+        while not checkpoint_steps(out) and first.poll() is None:
+            time.sleep(0.05)
+        second = weft(*arguments, "model.epochs=1", "-n", "2")
+        assert second.returncode == 2, second.stdout + second.stderr
+        assert second.stderr.count("another weft train works in this folder") == 1, second.stderr
+        assert first.poll() is None
+    finally:
+        first.send_signal(signal.SIGINT)
+        assert first.wait(timeout=120) == 130
+    assert max(curve(out)) == checkpoint_steps(out)[-1]
+    assert weft(*arguments, "model.epochs=1").returncode == 0
+
+
+def test_a_job_that_is_just_dying_is_waited_for(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    with (out / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        job = subprocess.Popen(
+            command("train", toy_file(tmp_path), "--out", out, "--set", "model.epochs=1"),
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+        )
+        while (out / "lock").resolve() not in _files_of(job.pid) and job.poll() is None:
+            time.sleep(0.02)
+        time.sleep(0.1)
+        assert job.poll() is None
+    assert job.wait(timeout=120) == 0
+
+
+def _files_of(process: int) -> set[Path]:
+    files = set()
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                files.add(link.readlink())
+    return files

@@ -1,11 +1,24 @@
 #include "weft/experiment/folder_claim.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
 #include "weft/experiment/checkpoint.h"
 #include "weft/experiment/problems.h"
+#include "weft/files/error.h"
 
 namespace weft::experiment {
+namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kForTheDying{5};
+constexpr std::chrono::milliseconds kBetweenTries{20};
 
 void require_unused(const fs::path& folder) {
   const std::string got = "expected a new folder for the run, got " + folder.string();
@@ -16,6 +29,32 @@ void require_unused(const fs::path& folder) {
     if (!fs::exists(folder / file)) continue;
     throw ExperimentError(got + ", whose " + file + " it would replace; name another by --out, or move that file");
   }
+}
+
+files::FileDescriptor locked(const fs::path& folder) {
+  const fs::path file = folder / "lock";
+  files::FileDescriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (lock.get() < 0) files::throw_errno("open", file);
+  const auto until = Clock::now() + kForTheDying;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) break;  // a file system without locks
+    if (Clock::now() > until) {
+      throw ExperimentError("expected a folder of this run alone, got " + folder.string() +
+                            ": another weft train works in this folder; wait for its end, or name another by --out");
+    }
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  return lock;
+}
+
+}  // namespace
+
+FolderClaim::FolderClaim(const fs::path& folder, bool resume) {
+  if (!resume) require_unused(folder);
+  fs::create_directories(folder);
+  lock_ = locked(folder);
+  if (!resume) require_unused(folder);  // another job may have worked there meanwhile
 }
 
 }  // namespace weft::experiment

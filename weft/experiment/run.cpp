@@ -117,7 +117,7 @@ class ExperimentRun {
       if (!first_) return;
       folder_ = options_.out;
       if (folder_.empty()) folder_ = (options_.resume ? last_folder : fresh_folder)("runs", experiment_.name);
-      if (!options_.resume) require_unused(folder_);
+      claim_ = FolderClaim(folder_, options_.resume);
     });
     folder_ = announced(folder_.string(), mesh_.world());
   }
@@ -250,6 +250,7 @@ class ExperimentRun {
   Network network_;
   Training training_;
   fs::path folder_;
+  FolderClaim claim_;  // the first rank's
 };
 
 }  // namespace
