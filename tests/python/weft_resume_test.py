@@ -92,6 +92,15 @@ def test_files_of_the_user_are_not_replaced(tmp_path: Path, ranks: str) -> None:
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("ranks", ["1", "2"])
+def test_a_file_is_no_folder(tmp_path: Path, ranks: str) -> None:
+    file = toy_file(tmp_path)
+    for out, text in {file: "which is a file", file / "run": "which cannot be one: Not a directory"}.items():
+        done = weft("train", "-n", ranks, file, "--out", out)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.count(f"expected a folder for the run, got {out}, {text}") == 1, done.stderr
+
+
 def test_one_job_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = ["train", toy_file(tmp_path), "--out", out, "--resume", "--set"]

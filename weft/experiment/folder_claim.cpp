@@ -31,6 +31,15 @@ void require_unused(const fs::path& folder) {
   }
 }
 
+void make(const fs::path& folder) {
+  try {
+    fs::create_directories(folder);
+  } catch (const fs::filesystem_error& error) {
+    throw ExperimentError("expected a folder for the run, got " + folder.string() +
+                          ", which cannot be one: " + error.code().message());
+  }
+}
+
 files::FileDescriptor locked(const fs::path& folder) {
   const fs::path file = folder / "lock";
   files::FileDescriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -51,8 +60,11 @@ files::FileDescriptor locked(const fs::path& folder) {
 }  // namespace
 
 FolderClaim::FolderClaim(const fs::path& folder, bool resume) {
+  if (fs::exists(folder) && !fs::is_directory(folder)) {
+    throw ExperimentError("expected a folder for the run, got " + folder.string() + ", which is a file");
+  }
   if (!resume) require_unused(folder);
-  fs::create_directories(folder);
+  make(folder);
   lock_ = locked(folder);
   if (!resume) require_unused(folder);  // another job may have worked there meanwhile
 }
