@@ -21,6 +21,7 @@
 #include "weft/experiment/run.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
+#include "weft/text/spelling.h"
 
 namespace {
 
@@ -121,6 +122,17 @@ int python(std::string name, const std::vector<std::string>& arguments) {
   return EXIT_FAILURE;
 }
 
+// CLI11 would only say that there is no command.
+bool known_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return true;
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return true;
+  std::fprintf(stderr, "weft: expected one of %s, got '%s'%s\n", weft::text::listed(names).c_str(), argv[1],
+               weft::text::suggestion(argv[1], names).c_str());
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -148,7 +160,12 @@ int main(int argc, char** argv) {
       {"sml-demo", "training with sums made by a switch in software"}};
   for (const auto& [name, what] : parts) app.add_subcommand(name, what)->prefix_command()->set_help_flag();
 
-  CLI11_PARSE(app, argc, argv);
+  if (!known_command(app, argc, argv)) return kWrongInput;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongInput;  // a request for help is no mistake
+  }
   if (*train_command) {
     const bool starts_ranks = ranks.value_or(1) > 1 && !weft::experiment::under_launcher();
     return starts_ranks ? launch(options, *ranks, argc, argv) : train(options, ranks, argc, argv);

@@ -115,6 +115,17 @@ def test_options_come_in_any_order(tmp_path: Path) -> None:
     assert weft("train", "--help").returncode == 0
 
 
+def test_commands_that_nobody_knows(tmp_path: Path) -> None:
+    done = weft("trian", toy_file(tmp_path))
+    assert done.returncode == 2
+    assert "got 'trian'; did you mean 'train'?" in done.stderr and "sml-demo" in done.stderr
+    for wrong in [[], ["train"], ["train", "toy.yaml", "-n", "0"], ["check", "toy.yaml", "--unknown"], ["--unknown"]]:
+        done = weft(*wrong, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr, wrong
+    for fine in [["--help"], ["train", "--help"], ["compare", "--help"]]:
+        assert weft(*fine).returncode == 0, fine
+
+
 def test_ranks_that_the_launcher_did_not_start(tmp_path: Path) -> None:
     arguments = [str(LAUNCHER), "-n", "2", *command("train", "-n", "3", toy_file(tmp_path))]
     done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=120, check=False)
