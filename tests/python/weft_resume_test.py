@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import signal
 import subprocess
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from weft_jobs import checkpoint_steps, command, curve, environment, toy_file, weft
+
+from weft import checkpoint
 
 FILTERS = """
 seed: 3
@@ -80,6 +83,14 @@ def test_other_data_is_refused(finished: Path, ranks: str, settings: list[str], 
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.count(f"expected data with {text}, with which this run was begun") == 1, done.stderr
     assert contents(finished / "run") == before
+
+
+def test_a_changed_checkpoint_keeps_what_the_run_was_begun_with(finished: Path, tmp_path: Path) -> None:
+    last = checkpoint.latest(finished / "run")
+    again = checkpoint.save({}, tmp_path / "checkpoints" / last.name, like=last)
+    ours, theirs = (json.loads((folder / "index.json").read_text()) for folder in [again, last])
+    for name in ["stages", "data", "numbers"]:
+        assert ours[name] == theirs[name]
 
 
 @pytest.mark.parametrize("ranks", ["1", "2"])
