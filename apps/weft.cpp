@@ -21,6 +21,7 @@
 #include "weft/experiment/run.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
+#include "weft/text/spelling.h"
 
 namespace {
 
@@ -48,6 +49,11 @@ int launch(const RunOptions& options, int ranks, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) command.emplace_back(argv[i]);
   setenv("WEFT_PROGRESS", isatty(STDOUT_FILENO) == 1 ? "bar" : "lines", /*overwrite=*/0);
   const int status = weft::experiment::run_program(command, SIGUSR1);
+  // Ranks that know of the signal end by themselves; it kills those, and a launcher, that have only begun.
+  if (status == 128 + SIGUSR1 && weft::experiment::passed_a_signal_on()) {
+    std::fprintf(stderr, "weft: stopped before training began\n");
+    return kInterrupted;
+  }
   if (status == 127) std::fprintf(stderr, "weft: no launcher mpirun; set WEFT_MPIRUN to one, or run make env\n");
   return status;
 }
@@ -116,6 +122,17 @@ int python(std::string name, const std::vector<std::string>& arguments) {
   return EXIT_FAILURE;
 }
 
+// CLI11 would only say that there is no command.
+bool known_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return true;
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return true;
+  std::fprintf(stderr, "weft: expected one of %s, got '%s'%s\n", weft::text::listed(names).c_str(), argv[1],
+               weft::text::suggestion(argv[1], names).c_str());
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -143,7 +160,12 @@ int main(int argc, char** argv) {
       {"sml-demo", "training with sums made by a switch in software"}};
   for (const auto& [name, what] : parts) app.add_subcommand(name, what)->prefix_command()->set_help_flag();
 
-  CLI11_PARSE(app, argc, argv);
+  if (!known_command(app, argc, argv)) return kWrongInput;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongInput;  // a request for help is no mistake
+  }
   if (*train_command) {
     const bool starts_ranks = ranks.value_or(1) > 1 && !weft::experiment::under_launcher();
     return starts_ranks ? launch(options, *ranks, argc, argv) : train(options, ranks, argc, argv);

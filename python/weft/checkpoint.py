@@ -38,6 +38,7 @@ TYPES = {
 NAMES = {dtype: name for name, dtype in TYPES.items()}
 SHARD = "shard-0-of-1.safetensors"
 PROGRESS = ["stage", "epoch", "batch", "step", "cost_sum", "mistakes", "images"]
+BEGUN_WITH = ["stages", "data"]  # what a run must have as it was begun to go on; absent in older checkpoints
 LARGEST_HEADER = 100_000_000  # as in safetensors' own reader
 LARGEST_STEP = 2**63 - 1
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
@@ -143,7 +144,8 @@ def _kept(like: Path) -> dict[str, Any]:
         experiment, numbers = index["experiment"], index["numbers"]
         if not isinstance(experiment, str) or not all(math.isfinite(number) for number in numbers.values()):
             raise ValueError("expected an experiment's text and the numbers of its progress")
-        return {"experiment": experiment, "numbers": numbers}
+        begun_with = {name: index[name] for name in BEGUN_WITH if name in index}
+        return {"experiment": experiment, "numbers": numbers, **begun_with}
 
 
 def _tensor(data: Tensor, info: dict[str, Any]) -> Tensor:

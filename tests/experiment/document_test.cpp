@@ -105,6 +105,16 @@ TEST(HostileTest, MergedLaughsAreCounted) {
   EXPECT_THAT(error_of(text), HasSubstr("expected a file of at most 100000 values"));
 }
 
+// Copies of copies: 2^20 of the first one's list.
+TEST(HostileTest, MergedCopiesAreCounted) {
+  std::string text = "a0: &a0 {k: [1]}\n";
+  for (int i = 1; i <= 20; ++i) {
+    const std::string before = "{<<: *a" + std::to_string(i - 1) + "}";
+    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " {k: " + before + ", l: " + before + "}\n";
+  }
+  EXPECT_THAT(error_of(text), HasSubstr("expected a file of at most 100000 values"));
+}
+
 TEST(HostileTest, DepthIsLimited) {
   for (const int depth : {65, 1000, 100'000}) {
     EXPECT_NE(error_of(repeated("[", depth) + repeated("]", depth)), "") << depth;
@@ -211,38 +221,6 @@ TEST(EmitTest, KeepsYamlsOwnTagsAndControlCharacters) {
   expect_same(*back, *root);
   EXPECT_EQ(back->find("name")->text, "run5");
   EXPECT_EQ(back->find("odd")->text, "\x01\x1f\x7f");
-}
-
-TEST(OverrideTest, ReplacesAddsAndNamesItems) {
-  const ValuePtr root =
-      parse_document("{model: {epochs: 1, layers: [{name: a, n: 1}, {name: b, n: 2}]}, x: &s 1, y: *s}", "f");
-  apply_override(*root, "model.epochs=3");
-  apply_override(*root, "model.layers[0].n=5");
-  apply_override(*root, "model.layers.b.n=6");
-  apply_override(*root, "model.rate=0.5");
-  apply_override(*root, "x=7");
-  EXPECT_EQ(root->find("model")->find("epochs")->text, "3");
-  EXPECT_EQ(root->find("model")->find("layers")->items[0]->find("n")->text, "5");
-  EXPECT_EQ(root->find("model")->find("layers")->items[1]->find("n")->text, "6");
-  EXPECT_EQ(root->find("model")->find("rate")->text, "0.5");
-  EXPECT_EQ(root->find("y")->text, "7");  // an alias of x
-}
-
-TEST(OverrideTest, SaysWhatIsThere) {
-  const ValuePtr root = parse_document("{model: {epochs: 1}}", "f");
-  const auto text_of = [&](const std::string& assignment) {
-    try {
-      apply_override(*root, assignment);
-    } catch (const ExperimentError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_THAT(text_of("model"), HasSubstr("got no '='"));
-  EXPECT_THAT(text_of("=1"), HasSubstr("got no key"));
-  EXPECT_THAT(text_of("modle.epochs=1"), HasSubstr("expected a 'modle', got keys model"));
-  EXPECT_THAT(text_of("model.epochs.deeper=1"), HasSubstr("expected a 'deeper', got '1'"));
-  EXPECT_THAT(text_of("model.epochs=[1"), HasSubstr("expected YAML"));
 }
 
 }  // namespace

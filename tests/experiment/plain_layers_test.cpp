@@ -184,5 +184,22 @@ TEST(CheckTest, LayersOfARank) {
   EXPECT_THAT(check_report(experiment, 1), Not(HasSubstr("of 8 layers")));
 }
 
+TEST(PlainOptimizerTest, SchedulesThatWouldDoNothing) {
+  const auto with = [](const std::string& schedule) {
+    return error_of(file("    - linear: 3\n", "  optimizer: {rate: 1, schedule: " + schedule + "}\n"));
+  };
+  EXPECT_THAT(with("{type: step, gamma: 0.5}"), HasSubstr("expected 'epochs' in schedule, got none"));
+  EXPECT_THAT(with("{type: step, epochs: []}"), HasSubstr("expected epochs at which the rate changes, got none"));
+  EXPECT_THAT(with("{gamma: 0.5}"),
+              AllOf(HasSubstr("expected 'type' in schedule, got none"), Not(HasSubstr("unknown key"))));
+  EXPECT_THAT(with("{type: cosine, epochs: [1], gamma: 3}"),
+              AllOf(HasSubstr("unknown key 'epochs' in schedule"), HasSubstr("unknown key 'gamma' in schedule")));
+  EXPECT_THAT(with("{type: constant, last: 0.5}"), HasSubstr("unknown key 'last' in schedule"));
+  for (const char* fine : {"{type: step, epochs: [1]}", "{type: exponential, gamma: 0.5}", "{type: cosine, last: 0.1}",
+                           "{type: exponential}", "{type: constant}"}) {
+    EXPECT_EQ(with(fine), "") << fine;
+  }
+}
+
 }  // namespace
 }  // namespace weft::experiment

@@ -95,6 +95,31 @@ TEST(SpotCheckTest, NoUnitTellsAClassBetter) {
   }
 }
 
+// Four images are of at most four of eight classes: the others have no area, not one of 0.
+TEST(SpotCheckTest, ClassesWithoutImagesAreLeftOut) {
+  Trial run(parse_experiment("seed: 3\ndata: {set: blobs, images: 4, test_images: 3, shape: [11, 9], classes: 8}\n"
+                             "model:\n  batch_size: 4\n  layers:\n    - conv: {maps: 2, kernel: 3}\n    - linear: 8\n",
+                             "few.yaml"),
+            world());
+  const Tensor labels = run.dataset.train->part().kept.labels;
+  const Tensor test_labels = run.dataset.test->part().kept.labels;
+  const auto found = spot_check(run.experiment, run.mesh, run.network, *run.dataset.train);
+  const auto on_test = areas_of(run.mesh, run.network, found, *run.dataset.test);
+  std::int64_t looked_at = 0;
+  for (std::int64_t label = 0; label < 8; ++label) looked_at += labels.eq(label).any().item<bool>() ? 1 : 0;
+  ASSERT_GT(looked_at, 1);
+  ASSERT_EQ(found.size(), static_cast<std::size_t>(looked_at));
+  std::int64_t without = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(labels.eq(found[i].label).any().item<bool>()) << found[i].label;
+    EXPECT_GT(found[i].auc, 0);
+    const bool tested = test_labels.eq(found[i].label).any().item<bool>();
+    EXPECT_EQ(std::isnan(on_test[i]), !tested) << found[i].label;
+    without += tested ? 0 : 1;
+  }
+  EXPECT_GT(without, 0);
+}
+
 // Without an activation a unit is largest for its own weights, and for nothing beside them.
 TEST(OptimalStimulusTest, OfALinearUnitIsItsFilter) {
   Trial run(toy(kUnits), world());

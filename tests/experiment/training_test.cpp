@@ -313,9 +313,21 @@ TEST(MeshTest, RanksThatDoNotFitAreRefused) {
   EXPECT_THAT(error_of("split: batch", 8), HasSubstr("at most 7 parts of a batch"));
   EXPECT_THAT(error_of("split: {grid: [1, 10]}", 10), HasSubstr("at most 9 columns"));
   EXPECT_EQ(error_of("split: tiles", 6), "");
+  EXPECT_THAT(error_of("split: tiles", 13), HasSubstr("the nearest number is 12, got 13"));
+  EXPECT_THAT(error_of("split: {batch_parts: 2}", 26), HasSubstr("the nearest number is 24, got 26"));
+  EXPECT_THAT(error_of("split: tiles", 1'000'000), HasSubstr("the nearest number is 99, got 1000000"));
   EXPECT_EQ(squarest_grid(6), (Sizes{3, 2}));
   EXPECT_EQ(squarest_grid(16), (Sizes{4, 4}));
   EXPECT_EQ(squarest_grid(7), (Sizes{7, 1}));
+}
+
+// 17 rows do not fit into images of 16; 17 columns do.
+TEST(MeshTest, EveryGridThatFitsIsTried) {
+  EXPECT_EQ(plan_ranks(toy(kConvnet, "[16, 40]"), 17).tiles, (Sizes{1, 17}));
+  EXPECT_EQ(plan_ranks(toy(kConvnet, "[16, 40]"), 34).tiles, (Sizes{2, 17}));
+  EXPECT_EQ(plan_ranks(toy(kConvnet, "[40, 16]"), 34).tiles, (Sizes{17, 2}));
+  EXPECT_EQ(plan_ranks(toy(kConvnet, "[40, 40]"), 34).tiles, (Sizes{17, 2}));  // the squarest, more rows
+  EXPECT_EQ(plan_ranks(toy(kConvnet, "[16, 40]"), 64).tiles, (Sizes{8, 8}));
 }
 
 }  // namespace

@@ -115,6 +115,17 @@ def test_options_come_in_any_order(tmp_path: Path) -> None:
     assert weft("train", "--help").returncode == 0
 
 
+def test_commands_that_nobody_knows(tmp_path: Path) -> None:
+    done = weft("trian", toy_file(tmp_path))
+    assert done.returncode == 2
+    assert "got 'trian'; did you mean 'train'?" in done.stderr and "sml-demo" in done.stderr
+    for wrong in [[], ["train"], ["train", "toy.yaml", "-n", "0"], ["check", "toy.yaml", "--unknown"], ["--unknown"]]:
+        done = weft(*wrong, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr, wrong
+    for fine in [["--help"], ["train", "--help"], ["compare", "--help"]]:
+        assert weft(*fine).returncode == 0, fine
+
+
 def test_ranks_that_the_launcher_did_not_start(tmp_path: Path) -> None:
     arguments = [str(LAUNCHER), "-n", "2", *command("train", "-n", "3", toy_file(tmp_path))]
     done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=120, check=False)
@@ -328,13 +339,16 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path, ranks:
 
 
 def test_ctrl_c_of_the_launcher_leaves_a_checkpoint(tmp_path: Path) -> None:
-    """Open MPI's then asks its ranks to end, and ends them when they take long; its words and status are its own."""
+    """Open MPI's then asks its ranks to end, and ends them when they take long; its words and status are its own.
+
+    So what counts is the last checkpoint, which may be one from before.
+    """
     out = tmp_path / "run"
     arguments = command("train", toy_file(tmp_path), "--out", out, "--set", "model.epochs=400")
     job = subprocess.Popen(
         [str(LAUNCHER), "-n", "2", *arguments], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    while not curve_so_far(out) and job.poll() is None:
+    while not checkpoint_steps(out) and job.poll() is None:
         time.sleep(0.05)
     job.send_signal(signal.SIGINT)
     assert job.wait(timeout=120) != 0
@@ -342,8 +356,3 @@ def test_ctrl_c_of_the_launcher_leaves_a_checkpoint(tmp_path: Path) -> None:
     done = weft("train", "-n", "2", toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"going on from {out}/checkpoints/step-{last:08}" in done.stdout
-
-
-def curve_so_far(run: Path) -> bool:
-    file = run / "metrics.jsonl"
-    return file.exists() and file.stat().st_size > 0

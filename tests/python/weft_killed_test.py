@@ -8,15 +8,18 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from weft_jobs import INTERVAL, STEPS, WEFT, checkpoint_steps, command, curve, environment, toy_file, weft
 
 KILLS = int(os.environ.get("WEFT_KILLS", "5"))
 LONGEST = 4.0  # seconds; later kills find the run finished
+PATIENCE = 120.0  # seconds, with somebody who ends
 
 
 def _children(process: int) -> list[int]:
@@ -40,10 +43,36 @@ def _is_rank(process: int) -> bool:
         return False
 
 
-def _kill(processes: list[int]) -> None:
-    for process in processes:
+@contextlib.contextmanager
+def _family(job: subprocess.Popen[bytes]) -> Iterator[dict[int, int]]:
+    """A handle of each process below the job, by its id, which may be another's by the time that somebody uses it."""
+    handles: dict[int, int] = {}
+    if job.poll() is None:  # afterwards its own id may be another's
+        for process in _children(job.pid):
+            with contextlib.suppress(ProcessLookupError):
+                handles[process] = os.pidfd_open(process)
+        still = _children(job.pid)
+        for process in set(handles) - set(still):
+            os.close(handles.pop(process))
+    try:
+        yield handles
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def _kill(handles: Iterable[int]) -> None:
+    for handle in handles:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+
+def _wait_for_the_end(handles: Iterable[int]) -> None:
+    """A launcher needs a moment to end the others."""
+    until = time.monotonic() + PATIENCE
+    for handle in handles:
+        ended, _, _ = select.select([handle], [], [], max(0, until - time.monotonic()))
+        assert ended, "a rank goes on without its launcher"
 
 
 def _wait_for_steps(job: subprocess.Popen[bytes], arguments: list[str | Path]) -> None:
@@ -60,14 +89,14 @@ def _train_until_killed(arguments: list[str | Path], dice: random.Random) -> boo
     if training:
         _wait_for_steps(job, arguments)
     time.sleep(dice.uniform(0, 1 if training else LONGEST))
-    family = _children(job.pid)
-    ranks = [process for process in family if _is_rank(process)]
-    whole = dice.random() < 0.5 or not ranks
-    _kill([job.pid, *family] if whole else [dice.choice(ranks)])
-    status = job.wait(timeout=120)
-    for process in family:  # a launcher needs a moment to end the others
-        while _is_rank(process):
-            time.sleep(0.02)
+    with _family(job) as family:
+        ranks = [handle for process, handle in family.items() if _is_rank(process)]
+        whole = dice.random() < 0.5 or not ranks
+        if whole:
+            job.kill()  # nothing, where it has ended
+        _kill(family.values() if whole else [dice.choice(ranks)])
+        status = job.wait(timeout=PATIENCE)
+        _wait_for_the_end(ranks)
     return status != 0
 
 

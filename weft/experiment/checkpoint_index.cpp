@@ -112,6 +112,16 @@ IndexedTensor tensor_from(const Json& json) {
   return tensor;
 }
 
+Json json_of(const IndexedStage& stage) {
+  return {{"kind", stage.kind}, {"layer", stage.layer}, {"epochs", stage.epochs}};
+}
+
+std::vector<IndexedStage> stages_from(const Json& list) {
+  std::vector<IndexedStage> stages;
+  for (const Json& stage : list) stages.push_back({stage.at("kind"), stage.at("layer"), stage.at("epochs")});
+  return stages;
+}
+
 }  // namespace
 
 std::string describe_piece(const Sizes& whole, const partition::Box& box) {
@@ -145,8 +155,10 @@ CheckpointIndex index_of_shards(const fs::path& folder) {
 void write_index(const fs::path& folder, const CheckpointIndex& index) {
   Json tensors = Json::object();
   for (const auto& [name, tensor] : index.tensors) tensors[name] = json_of(tensor);
-  const Json json{{"format", kFormat},    {"version", kVersion},      {"experiment", index.experiment},
-                  {"ranks", index.ranks}, {"numbers", index.numbers}, {"tensors", tensors}};
+  Json json{{"format", kFormat},    {"version", kVersion},      {"experiment", index.experiment},
+            {"ranks", index.ranks}, {"numbers", index.numbers}, {"tensors", tensors}};
+  if (!index.data.empty()) json["data"] = index.data;
+  for (const IndexedStage& stage : index.stages) json["stages"].push_back(json_of(stage));
   files::write_atomically(folder / kIndexFile, json.dump(1) + "\n");
 }
 
@@ -160,7 +172,9 @@ CheckpointIndex read_index(const fs::path& folder) {
       throw CheckpointError("weft: expected a checkpoint of format " + std::string(kFormat) + " " +
                             std::to_string(kVersion) + ", got another in " + folder.string());
     }
-    CheckpointIndex index{json.at("experiment"), json.at("ranks"), {}, {}};
+    CheckpointIndex index{.experiment = json.at("experiment"), .ranks = json.at("ranks")};
+    index.stages = stages_from(json.value("stages", Json::array()));
+    index.data = json.value("data", index.data);
     for (const auto& [name, number] : json.at("numbers").items()) {
       // JSON has no NaN, which the cost of a run that diverged is: it was written as null.
       index.numbers[name] = number.is_null() ? std::numeric_limits<double>::quiet_NaN() : number.get<double>();

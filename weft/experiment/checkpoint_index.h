@@ -24,11 +24,21 @@ struct IndexedTensor {
   std::vector<Piece> pieces;
 };
 
+// A part of training; see Stage.
+struct IndexedStage {
+  std::string kind;
+  std::int64_t layer = 0;
+  std::int64_t epochs = 0;
+};
+
 struct CheckpointIndex {
-  std::string experiment;
+  std::string experiment{};
   std::int64_t ranks = 1;
-  std::map<std::string, double> numbers;  // where training was; whole numbers up to 2^53 are exact
-  std::map<std::string, IndexedTensor> tensors;
+  std::map<std::string, double> numbers{};  // where training was; whole numbers up to 2^53 are exact
+  std::map<std::string, IndexedTensor> tensors{};
+  // What the run had when it was written; empty in older checkpoints.
+  std::vector<IndexedStage> stages{};
+  std::map<std::string, std::string> data{};  // the images, by what tells them from others
 };
 
 constexpr const char* kIndexFile = "index.json";

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "weft/data/cache.h"
 #include "weft/data/file.h"
 #include "weft/data/known_sets.h"
 #include "weft/data/synthetic.h"
 #include "weft/experiment/description.h"
+#include "weft/files/checksum.h"
 
 namespace weft::experiment {
 namespace {
@@ -105,6 +108,60 @@ data::PartOptions part_options(const Experiment& experiment, const RankPlan& pla
   return options;
 }
 
+std::string place_of(const data::ImageOrigin& origin) {
+  return origin.files.empty() ? origin.name : data::quoted(origin.files.front());
+}
+
+// Others than the network is made for would fail in its first step, behind a folder that was begun.
+void require_extent(const data::ImageSet& set, const DatasetSpec& spec, const data::ImageOrigin& origin) {
+  const Extent wanted = image_extent(spec);
+  const Extent got{set.channels, {set.height, set.width}};
+  if (got == wanted) return;
+  throw data::DataError("weft: expected images as " + wanted.describe() + " in " + place_of(origin) + ", got " +
+                        got.describe());
+}
+
+data::ImagePart loaded(const data::ImageOrigin& origin, const DatasetSpec& spec, const data::PartOptions& options,
+                       const data::CacheOptions& cache) {
+  data::ImageOrigin checked = origin;
+  checked.open = [&] {
+    auto source = origin.open();
+    require_extent(source->set(), spec, origin);
+    return source;
+  };
+  data::ImagePart part = data::load_part(checked, options, cache);
+  require_extent(part.whole, spec, origin);  // which may have come from a cache
+  // Nobody makes mistakes with no images: the network would count as perfect.
+  if (part.whole.count == 0) {
+    throw data::DataError("weft: expected at least one image to " + origin.portion + " with in " + place_of(origin) +
+                          ", got none");
+  }
+  return part;
+}
+
+// Name, size and beginning: sets of one form may have files of one size.
+std::string file_text(const std::filesystem::path& file) {
+  std::vector<char> beginning(std::size_t{1} << 16);
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  files::Checksum checksum;
+  checksum.add(beginning.data(), static_cast<std::size_t>(stream.gcount()));
+  std::error_code ignored;
+  char text[64];
+  std::snprintf(text, sizeof text, " (%llu bytes, %016llx)",
+                static_cast<unsigned long long>(std::filesystem::file_size(file, ignored)),
+                static_cast<unsigned long long>(checksum.value()));
+  return file.filename().string() + text;
+}
+
+std::map<std::string, std::string> describe(const DatasetSpec& spec, const data::ImageOrigin& train) {
+  std::string source = train.name;
+  for (const auto& file : train.files) source += " " + file_text(file);
+  char sample[32];
+  std::snprintf(sample, sizeof sample, "%.15g", spec.sample);
+  return {{"set", spec.kind}, {"sample", sample}, {"source", source}};
+}
+
 }  // namespace
 
 Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::int64_t rank, const Say& say) {
@@ -122,11 +179,13 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
                                     .type = experiment.float64 ? at::kDouble : at::kFloat};
   Dataset dataset;
   if (!found.set.train.files.empty()) dataset.folder = found.set.train.files.front().parent_path();
-  dataset.train = std::make_unique<data::Loader>(data::load_part(found.set.train, options, cache), options, loading);
+  dataset.description = describe(experiment.dataset, found.set.train);
+  dataset.train =
+      std::make_unique<data::Loader>(loaded(found.set.train, experiment.dataset, options, cache), options, loading);
   options.order.shuffle = false;
   options.sample_pct = 100;
   const auto test = limited(found.set.test, experiment.dataset.test_images);
-  dataset.test = std::make_unique<data::Loader>(data::load_part(test, options, cache), options, loading);
+  dataset.test = std::make_unique<data::Loader>(loaded(test, experiment.dataset, options, cache), options, loading);
   return dataset;
 }
 

@@ -61,13 +61,13 @@ struct DatasetSpec {
   [[nodiscard]] bool made_up() const { return kind != "mnist" && kind != "cifar10"; }
 };
 
-// How ranks share the work. Without a grid: the tiles as square as the number of ranks allows.
+// How ranks share the work. Without a grid: the tiles as square as the number of ranks and the images allow.
 struct SplitSpec {
   enum class Mode : std::uint8_t { kNone, kTiles, kBatch };
   Mode mode = Mode::kTiles;
   std::optional<Sizes> grid{};
   std::int64_t batch_parts = 1;  // tiles times micro-batches; kBatch takes all ranks
-  bool strict_neon = false;      // 1, 4 or 16 ranks in a square, sizes that divide
+  bool strict_neon = false;      // 1, 4 or 16 ranks; neon, too, gave what does not divide to the first tiles
 };
 
 struct Experiment {

@@ -91,8 +91,14 @@ class TreeBuilder final : public YAML::EventHandler {
     return value;
   }
 
+  void remember(const ValuePtr& value, YAML::anchor_t anchor) {
+    if (anchor == YAML::NullAnchor) return;
+    anchors_[anchor] = value;
+    anchored_.insert(value.get());
+  }
+
   void add(ValuePtr value, YAML::anchor_t anchor) {
-    if (anchor != YAML::NullAnchor) anchors_[anchor] = value;
+    remember(value, anchor);
     const Place place = value->place;
     put(std::move(value), place);
   }
@@ -101,7 +107,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (open_.size() >= limits_.depth) {
       fail(value->place, "expected at most " + std::to_string(limits_.depth) + " levels of nesting, got more");
     }
-    if (anchor != YAML::NullAnchor) anchors_[anchor] = value;
+    remember(value, anchor);
     open_.push_back({std::move(value), {}, {}});
   }
 
@@ -161,8 +167,19 @@ class TreeBuilder final : public YAML::EventHandler {
     if (from.kind != Value::Kind::kMapping) {
       fail(mapping.key_place, "expected a mapping to merge by '<<', got " + from.describe());
     }
-    count(mapping.key_place, from.entries.size());
-    mapping.merged.insert(mapping.merged.end(), from.entries.begin(), from.entries.end());
+    for (const Entry& entry : from.entries) {
+      mapping.merged.push_back({entry.key, entry.place, copied(entry.value, mapping.key_place)});
+    }
+  }
+  // An override of the one mapping is none of the other. What has an anchor of its own stays one value, as an alias of
+  // it would be.
+  ValuePtr copied(const ValuePtr& value, const Place& place) {
+    count(place, 1);
+    if (anchored_.contains(value.get())) return value;
+    auto copy = std::make_shared<Value>(*value);
+    for (ValuePtr& item : copy->items) item = copied(item, place);
+    for (Entry& entry : copy->entries) entry.value = copied(entry.value, place);
+    return copy;
   }
 
   std::string name_;
@@ -170,6 +187,7 @@ class TreeBuilder final : public YAML::EventHandler {
   std::size_t values_ = 0;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, ValuePtr> anchors_;
+  std::set<const Value*> anchored_;
   ValuePtr root_;
 };
 
@@ -189,26 +207,6 @@ void require_text(const std::string& text, const std::string& name, const Docume
 }
 
 }  // namespace
-
-ValuePtr Value::find(const std::string& key) const {
-  const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == key; });
-  return found == entries.end() ? nullptr : found->value;
-}
-
-std::string Value::describe() const {
-  constexpr std::size_t kLongest = 40;
-  switch (kind) {
-    case Kind::kNull:
-      return "nothing";
-    case Kind::kSequence:
-      return "a list of " + std::to_string(items.size());
-    case Kind::kMapping:
-      return tag.empty() ? "a mapping" : "an object " + tag.substr(0, 2 * kLongest);
-    case Kind::kScalar:
-      break;
-  }
-  return "'" + (text.size() > kLongest ? text.substr(0, kLongest) + "..." : text) + "'";
-}
 
 ValuePtr parse_document(const std::string& text, const std::string& name, const DocumentLimits& limits) {
   require_text(text, name, limits);

@@ -1,7 +1,7 @@
 // A YAML file as a tree that remembers where everything stands, read in bounded time and memory.
 //
 // Anchored values are shared: an alias is the same Value object, as in the files of neon, where it stands for one
-// object.
+// object. Entries that a mapping gets by << are copies, but for anchored values among them.
 #pragma once
 
 #include <cstdint>

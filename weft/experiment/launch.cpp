@@ -62,6 +62,8 @@ int wait_for(pid_t process) {
 
 }  // namespace
 
+bool passed_a_signal_on() noexcept { return passed_on > 0; }
+
 fs::path find_launcher() { return find("WEFT_MPIRUN", {"mpirun", "scripts/mpirun", ".venv/bin/mpirun"}, "mpirun"); }
 
 fs::path find_python() { return find("WEFT_PYTHON", {"python", ".venv/bin/python"}, "python3"); }
@@ -85,6 +87,7 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
   action.sa_handler = &pass_on;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  const pid_t parent = getpid();  // which is 1 where a container starts the command
   const pid_t process = fork();
   if (process < 0) {
     std::perror("weft: fork");
@@ -93,12 +96,13 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
   if (process == 0) {
     // A group of its own: Ctrl-C would reach the launcher too, which then kills the ranks at once.
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks must not outlive a command that was killed
-    if (getppid() == 1) std::_Exit(EXIT_FAILURE);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);                   // the ranks must not outlive a command that was killed
+    if (getppid() != parent) std::_Exit(EXIT_FAILURE);  // it was killed before that
     become(command);
     std::_Exit(127);
   }
   child = process;
+  if (passed_on > 0) kill(process, forward_as);  // it came when there was nobody yet to pass it on to
   return wait_for(process);
 }
 

@@ -19,6 +19,8 @@ namespace weft::experiment {
 // Runs a program to its end and returns its exit status (128 + n for signal n). Until then SIGINT and SIGTERM are
 // passed on as `forward_as`, which asks the ranks to stop between two steps; the third one kills.
 [[nodiscard]] int run_program(const std::vector<std::string>& command, int forward_as);
+// Whether run_program() did so.
+[[nodiscard]] bool passed_a_signal_on() noexcept;
 
 // Becomes another program; returns only where that is not possible.
 void become(const std::vector<std::string>& command);

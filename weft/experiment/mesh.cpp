@@ -1,6 +1,7 @@
 #include "weft/experiment/mesh.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "weft/experiment/description.h"
 #include "weft/experiment/layer_output.h"
@@ -44,6 +45,40 @@ void require_cells(const Experiment& experiment, const RankPlan& plan) {
   }
 }
 
+bool fits(const Sizes& tiles, const Sizes& image) { return tiles[0] <= image[0] && tiles[1] <= image[1]; }
+
+// The squarest one whose tiles have cells; of two that are as square the one with more rows.
+std::optional<Sizes> fitting_grid(std::int64_t ranks, const Sizes& image) {
+  std::optional<Sizes> best;
+  for (std::int64_t short_side = 1; short_side * short_side <= ranks; ++short_side) {
+    if (ranks % short_side != 0) continue;
+    for (const Sizes& tiles : {Sizes{short_side, ranks / short_side}, Sizes{ranks / short_side, short_side}}) {
+      if (fits(tiles, image)) best = tiles;
+    }
+  }
+  return best;
+}
+
+// Of two that are as near the smaller: one rank always does.
+std::int64_t nearest_that_fits(std::int64_t ranks, const Sizes& image) {
+  const std::int64_t cells = image[0] * image[1];
+  if (ranks >= cells) return cells;
+  for (std::int64_t distance = 1;; ++distance) {
+    if (fitting_grid(ranks - distance, image)) return ranks - distance;
+    if (fitting_grid(ranks + distance, image)) return ranks + distance;
+  }
+}
+
+Sizes grid_of(const Experiment& experiment, std::int64_t ranks, std::int64_t shards) {
+  const Extent image = image_extent(experiment.dataset);
+  const std::int64_t tiles = ranks / shards;
+  if (const Sizes squarest = squarest_grid(tiles); fits(squarest, image.shape)) return squarest;
+  if (const auto found = fitting_grid(tiles, image.shape)) return *found;
+  refuse(experiment, "expected ranks that can form rows and columns of tiles, because images are " + image.describe() +
+                         "; the nearest number is " + std::to_string(nearest_that_fits(tiles, image.shape) * shards) +
+                         ", got " + std::to_string(ranks));
+}
+
 }  // namespace
 
 Sizes squarest_grid(std::int64_t ranks) {
@@ -64,7 +99,7 @@ RankPlan plan_ranks(const Experiment& experiment, std::int64_t ranks) {
     refuse(experiment, "expected a multiple of " + std::to_string(plan.shards) + " ranks, one group for each part of " +
                            "a batch, got " + std::to_string(ranks));
   }
-  plan.tiles = split.grid.value_or(squarest_grid(ranks / plan.shards));
+  plan.tiles = split.grid ? *split.grid : grid_of(experiment, ranks, plan.shards);
   if (plan.tiles[0] * plan.tiles[1] * plan.shards != ranks) {
     refuse(experiment, "expected " + std::to_string(plan.tiles[0] * plan.tiles[1] * plan.shards) +
                            " ranks for the grid in the file, got " + std::to_string(ranks));

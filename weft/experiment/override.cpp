@@ -46,10 +46,16 @@ ValuePtr* entry_of(Value& mapping, const std::string& step) {
   return nullptr;
 }
 
-std::string what_is_there(const Value& value) {
+std::string missing(const std::string& step, const Value& value) {
+  if (value.kind == Value::Kind::kSequence && !value.items.empty()) {
+    const std::size_t count = value.items.size();
+    return "expected one of the list's " + std::to_string(count) + " entries, 0 to " + std::to_string(count - 1) +
+           " or by name, got '" + step + "'";
+  }
   std::vector<std::string> names;
   for (const Entry& entry : value.entries) names.push_back(entry.key);
-  return value.kind == Value::Kind::kMapping ? "keys " + text::listed(names) : value.describe();
+  const bool mapping = value.kind == Value::Kind::kMapping;
+  return "expected a '" + step + "', got " + (mapping ? "keys " + text::listed(names) : value.describe());
 }
 
 void put_at(const Place& place, Value& value) {
@@ -81,7 +87,7 @@ void apply_override(Value& root, const std::string& assignment, std::int64_t num
       at->entries.push_back({steps[i], value->place, value});
       return;
     }
-    if (found == nullptr) fail(assignment, "expected a '" + steps[i] + "', got " + what_is_there(*at));
+    if (found == nullptr) fail(assignment, missing(steps[i], *at));
     if (last) **found = *value;  // in place: whoever shares the value by an alias shares the change
     at = found->get();
   }

@@ -4,24 +4,42 @@
 namespace weft::experiment {
 namespace {
 
-RateSchedule read_rate_schedule(const Value& value, Problems& problems) {
-  Fields fields(value, "schedule", problems);
-  RateSchedule schedule;
-  const auto type = fields.choice("type", {"constant", "step", "exponential", "cosine"}).value_or("constant");
-  schedule.gamma = fields.number("gamma", kNonNegative).value_or(type == "constant" ? 1 : 0.1);
-  schedule.last = fields.number("last", kFraction).value_or(0);
-  if (const Value* steps = fields.list("epochs")) {
-    for (const ValuePtr& step : steps->items) {
-      if (const auto number = as_integer(*step)) {
-        schedule.steps.push_back(*number);
-      } else {
-        problems.add(step->place, "expected an epoch's number, got " + step->describe());
-      }
+constexpr double kGamma = 0.1;
+
+std::vector<std::int64_t> read_steps(Fields& fields) {
+  fields.require("epochs");
+  std::vector<std::int64_t> epochs;
+  const Value* const list = fields.list("epochs");
+  if (list == nullptr) return epochs;
+  if (list->items.empty()) fields.problems().add(list->place, "expected epochs at which the rate changes, got none");
+  for (const ValuePtr& step : list->items) {
+    if (const auto number = as_integer(*step)) {
+      epochs.push_back(*number);
+    } else {
+      fields.problems().add(step->place, "expected an epoch's number, got " + step->describe());
     }
   }
-  if (type == "step") schedule.kind = RateSchedule::Kind::kStep;
-  if (type == "exponential") schedule.kind = RateSchedule::Kind::kExponential;
-  if (type == "cosine") schedule.kind = RateSchedule::Kind::kCosine;
+  return epochs;
+}
+
+// Only the keys of the type: another one would do nothing.
+RateSchedule read_rate_schedule(const Value& value, Problems& problems) {
+  Fields fields(value, "schedule", problems);
+  fields.require("type");
+  const auto type = fields.choice("type", {"constant", "step", "exponential", "cosine"});
+  RateSchedule schedule;
+  if (!type) fields.accept({"epochs", "gamma", "last"});  // whether they fit, nobody can tell
+  if (type == "step") {
+    schedule.kind = RateSchedule::Kind::kStep;
+    schedule.steps = read_steps(fields);
+    schedule.gamma = fields.number("gamma", kNonNegative).value_or(kGamma);
+  } else if (type == "exponential") {
+    schedule.kind = RateSchedule::Kind::kExponential;
+    schedule.gamma = fields.number("gamma", kNonNegative).value_or(kGamma);
+  } else if (type == "cosine") {
+    schedule.kind = RateSchedule::Kind::kCosine;
+    schedule.last = fields.number("last", kFraction).value_or(0);
+  }
   return schedule;
 }
 

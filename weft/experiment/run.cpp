@@ -7,19 +7,19 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <string_view>
 
 #include "weft/collective/broadcast.h"
 #include "weft/experiment/checkpoint.h"
 #include "weft/experiment/dataset.h"
 #include "weft/experiment/evaluation.h"
+#include "weft/experiment/folder_claim.h"
 #include "weft/experiment/load.h"
 #include "weft/experiment/reporter.h"
 #include "weft/experiment/run_facts.h"
 #include "weft/experiment/run_folder.h"
 #include "weft/experiment/run_pictures.h"
-#include "weft/experiment/safetensors.h"
+#include "weft/experiment/same_run.h"
 #include "weft/experiment/together.h"
 #include "weft/files/atomic_file.h"
 #include "weft/trace/chrome_trace.h"
@@ -117,11 +117,7 @@ class ExperimentRun {
       if (!first_) return;
       folder_ = options_.out;
       if (folder_.empty()) folder_ = (options_.resume ? last_folder : fresh_folder)("runs", experiment_.name);
-      const bool used = latest_checkpoint(folder_).has_value() || fs::exists(folder_ / "metrics.jsonl");
-      if (used && !options_.resume) {
-        throw ExperimentError("expected a new folder for the run, got " + folder_.string() +
-                              ", which has one; go on with it by --resume, or name another by --out");
-      }
+      claim_ = FolderClaim(folder_, options_.resume);
     });
     folder_ = announced(folder_.string(), mesh_.world());
   }
@@ -151,8 +147,7 @@ class ExperimentRun {
     }
     together(mesh_.world(), "resume", [&] {
       const CheckpointIndex index = read_index(checkpoint);
-      const Progress progress = progress_from(index.numbers);
-      require_same_order(index);
+      const Progress progress = continued(index, facts());
       load_checkpoint(checkpoint, index, wanted_from(index, progress));
       if (progress.step == 0) training_.begin_with_loaded_weights();
       training_.go_on(progress);
@@ -160,25 +155,10 @@ class ExperimentRun {
     reporter_.say("going on from " + checkpoint.string());
   }
 
-  // What decides which images come when: a run that goes on must have it as it was begun.
-  [[nodiscard]] std::map<std::string, double> order_of_images() const {
-    return {{"seed", static_cast<double>(experiment_.seed)},
-            {"batch_size", static_cast<double>(experiment_.model.batch_size)},
-            {"shuffle", experiment_.dataset.shuffle ? 1.0 : 0.0},
-            {"batches", static_cast<double>(dataset_.train->batches())}};
-  }
-
-  void require_same_order(const CheckpointIndex& index) const {
-    for (const auto& [name, now] : order_of_images()) {
-      const auto then = index.numbers.find(name);
-      if (then == index.numbers.end() || then->second == now) continue;
-      char text[160];
-      std::snprintf(text, sizeof text,
-                    "expected a %s of %.15g, with which this run was begun, got %.15g; name a new "
-                    "folder by --out, or leave it as it was",
-                    name.c_str(), then->second, now);
-      throw ExperimentError(text);
-    }
+  [[nodiscard]] CheckpointIndex facts() const {
+    CheckpointIndex facts = begun_with(experiment_, training_.stages(), dataset_.train->batches());
+    if (first_) facts.data = dataset_.description;  // on another host the same images may be packed otherwise
+    return facts;
   }
 
   // Weights that come from elsewhere, for a run that begins with them, have no optimiser's state beside them.
@@ -196,9 +176,10 @@ class ExperimentRun {
 
   void checkpoint() {
     const Progress progress = training_.progress();
-    CheckpointIndex facts{experiment_.name, mesh_.world()->size(), numbers_of(progress), {}};
-    for (const auto& [name, value] : order_of_images()) facts.numbers[name] = value;
-    save_checkpoint(folder_, training_.state(), facts, progress.step, mesh_);
+    CheckpointIndex index = facts();
+    index.ranks = mesh_.world()->size();
+    index.numbers.merge(numbers_of(progress));
+    save_checkpoint(folder_, training_.state(), index, progress.step, mesh_);
   }
 
   void end_epoch(const StepReport& report) {
@@ -269,6 +250,7 @@ class ExperimentRun {
   Network network_;
   Training training_;
   fs::path folder_;
+  FolderClaim claim_;  // the first rank's
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "weft/experiment/run_folder.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "weft/files/atomic_file.h"
 
@@ -27,9 +29,18 @@ fs::path fresh_folder(const fs::path& runs, const std::string& name) {
 }
 
 fs::path last_folder(const fs::path& runs, const std::string& name) {
-  int number = 1;
-  while (fs::exists(numbered(runs, name, number + 1))) ++number;
-  return numbered(runs, name, number);
+  // Numbers may be missing in between: folders get removed.
+  int last = 1;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(runs, ignored)) {
+    const std::string found = entry.path().filename().string();
+    if (!found.starts_with(name + "-") || !entry.is_directory(ignored)) continue;
+    const char* const end = found.data() + found.size();
+    int number = 0;
+    std::from_chars(found.data() + name.size() + 1, end, number);
+    if (number > last && entry.path() == numbered(runs, name, number)) last = number;
+  }
+  return numbered(runs, name, last);
 }
 
 void write_split(const fs::path& run, const std::vector<Row>& rows) {

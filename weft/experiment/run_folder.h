@@ -10,7 +10,7 @@ namespace weft::experiment {
 
 // runs/<name>, or the first of runs/<name>-2, -3, ... that was not there yet: it is made, so that nobody else gets it.
 [[nodiscard]] std::filesystem::path fresh_folder(const std::filesystem::path& runs, const std::string& name);
-// The last one that fresh_folder() made; runs/<name> where there is none.
+// The one with the largest number; runs/<name> where there is none.
 [[nodiscard]] std::filesystem::path last_folder(const std::filesystem::path& runs, const std::string& name);
 
 // One row of split.json, in the order of its columns.

@@ -2,6 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+#include <numeric>
+
 #include "weft/experiment/description.h"
 #include "weft/experiment/run_folder.h"
 #include "weft/experiment/stimuli.h"
@@ -77,8 +80,16 @@ void write_stimuli(const fs::path& run, const Experiment& experiment, const Mesh
     shape = stimulus.sizes().vec();
     pictures.push_back({std::to_string(unit.label), pixels_of(stimulus)});
   }
-  if (writes)
+  if (writes && !pictures.empty())
     write_pictures(run, "stimuli", "Optimal stimulus of each class's best unit, after training", shape, pictures);
+}
+
+// Of the areas that there are; NaN stands for a class that could not be looked at, as in the metric auc.
+void report_mean(const std::string& name, std::vector<double> areas, const Training& training, Reporter& reporter) {
+  std::erase_if(areas, [](double area) { return std::isnan(area); });
+  if (areas.empty()) return;
+  const double sum = std::accumulate(areas.begin(), areas.end(), 0.0);
+  reporter.metric(name, sum / static_cast<double>(areas.size()), 0, training.progress().step);
 }
 
 }  // namespace
@@ -107,19 +118,18 @@ void write_pretraining_pictures(const fs::path& run, const Experiment& experimen
   if (!wanted.spot_check) return;
   const auto units = spot_check(experiment, mesh, network, train);
   const auto on_test = areas_of(mesh, network, units, test);
-  double train_sum = 0;
-  double test_sum = 0;
+  std::vector<double> on_train;
   for (std::size_t i = 0; i < units.size(); ++i) {
     char line[128];
-    std::snprintf(line, sizeof line, "pretrained, class %ld: best unit %ld, AUC %.4f, of test images %.4f",
-                  static_cast<long>(units[i].label), static_cast<long>(units[i].number), units[i].auc, on_test[i]);
+    char of_test[32] = "-";
+    if (!std::isnan(on_test[i])) std::snprintf(of_test, sizeof of_test, "%.4f", on_test[i]);
+    std::snprintf(line, sizeof line, "pretrained, class %ld: best unit %ld, AUC %.4f, of test images %s",
+                  static_cast<long>(units[i].label), static_cast<long>(units[i].number), units[i].auc, of_test);
     reporter.say(line);
-    train_sum += units[i].auc;
-    test_sum += on_test[i];
+    on_train.push_back(units[i].auc);
   }
-  const auto count = static_cast<double>(units.size());
-  reporter.metric("pretrained/train_auc", train_sum / count, 0, training.progress().step);
-  reporter.metric("pretrained/test_auc", test_sum / count, 0, training.progress().step);
+  report_mean("pretrained/train_auc", on_train, training, reporter);
+  report_mean("pretrained/test_auc", on_test, training, reporter);
 }
 
 }  // namespace weft::experiment

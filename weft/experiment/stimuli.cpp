@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <limits>
 
 #include "weft/collective/all_gather.h"
 #include "weft/collective/all_reduce.h"
@@ -99,7 +100,11 @@ std::vector<double> areas_of(const Mesh& mesh, const Network& network, const std
   }
   areas = collective::all_reduce(areas, mesh.tiles()->comm());  // a unit has one owner
   const auto* data = areas.const_data_ptr<double>();
-  return {data, data + areas.numel()};
+  std::vector<double> result(data, data + areas.numel());
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (!has_both(found.labels.eq(units[i].label))) result[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return result;
 }
 
 std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh, const Network& network,
@@ -119,6 +124,7 @@ std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh,
   const Tensor all = collective::all_gather(mine, mesh.tiles()->comm(), 0);
   std::vector<BestUnit> result;
   for (std::int64_t label = 0; label < classes; ++label) {
+    if (!has_both(found.labels.eq(label))) continue;
     const Tensor areas = all.select(1, label).select(1, 0);
     const auto rank = areas.argmax().item<std::int64_t>();
     result.push_back(

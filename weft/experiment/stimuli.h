@@ -16,11 +16,13 @@ struct BestUnit {
   std::int64_t number = 0;  // in the whole field: map, row, column
 };
 
-// For each class, over all images of the loader. The same on every rank. Collective.
+// For each class, over all images of the loader; none for a class that no image or every image is of. The same on
+// every rank. Collective.
 [[nodiscard]] std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh, const Network& network,
                                                data::Loader& images);
 
-// The areas of the given units on other images than those that they were chosen by, in the units' order. Collective.
+// The areas of the given units on other images than those that they were chosen by, in the units' order; NaN where no
+// image or every image is of the unit's class. Collective.
 [[nodiscard]] std::vector<double> areas_of(const Mesh& mesh, const Network& network, const std::vector<BestUnit>& units,
                                            data::Loader& images);
 
