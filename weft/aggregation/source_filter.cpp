@@ -45,8 +45,8 @@ void detach(int socket) {
 std::vector<Address> hosts_of(std::span<const Address> sources) {
   std::vector<Address> hosts(sources.begin(), sources.end());
   for (Address& host : hosts) host.port = 0;
-  std::ranges::sort(hosts);
-  hosts.erase(std::ranges::unique(hosts).begin(), hosts.end());
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   return hosts;
 }
 
