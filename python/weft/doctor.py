@@ -1,4 +1,4 @@
-"""``python -m weft.doctor``: prints the report of weft.doctor(), by rank 0 under mpirun; status 1 if it has problems."""
+"""``python -m weft.doctor``: rank 0 prints the report of weft.doctor(); status 1 if it names problems."""
 
 from __future__ import annotations
 
