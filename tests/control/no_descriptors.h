@@ -25,6 +25,7 @@ class NoDescriptors {
     for (int fd = 0; (fd = dup(STDERR_FILENO)) >= 0;) taken_.emplace_back(fd);
     EXPECT_EQ(errno, EMFILE);
   }
+  void give_one_back() { taken_.pop_back(); }
   ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &usual_); }
   NoDescriptors(const NoDescriptors&) = delete;
   NoDescriptors& operator=(const NoDescriptors&) = delete;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -102,15 +103,17 @@ bool FrontDoor::is_full(std::uint32_t host) const {
 
 void FrontDoor::let_in() {
   while (true) {
+    files::FileDescriptor copy = listener_.spare();
+    if (copy.get() < 0) return;
     files::FileDescriptor visitor = listener_.accept();
     if (visitor.get() < 0) return;
+    dup3(visitor.get(), copy.get(), O_CLOEXEC);
     const Visitor who{remote_address(visitor.get()), local_address(visitor.get())};
     {
       const std::lock_guard lock(mutex_);
-      files::FileDescriptor copy(fcntl(visitor.get(), F_DUPFD_CLOEXEC, 0));
       // gRPC may have closed a descriptor of this number before its peer's end was seen here: the new one counts.
       connections_.erase(visitor.get());
-      if (copy.get() < 0 || is_full(who.remote.ipv4)) {
+      if (is_full(who.remote.ipv4)) {
         counters_.add(Event::kDroppedTooMany);
         continue;
       }

@@ -1,5 +1,6 @@
 #include "weft/control/listener.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -20,25 +21,36 @@ Listener::Listener(const aggregation::Address& address, Counters& counters)
 
 bool Listener::pauses() const { return Clock::now() < pause_end_; }
 
-bool Listener::somebody_knocks() const {
-  pollfd door{socket_.get(), POLLIN, 0};
+// Linux takes a descriptor before it looks whether somebody is there, and would say to nobody that none is left.
+bool Listener::somebody_waits() const {
+  pollfd door{watched(), POLLIN, 0};
   return poll(&door, 1, 0) > 0;
+}
+
+void Listener::pause() {
+  counters_.add(Event::kNoDescriptors);
+  pause_end_ = Clock::now() + kPause;
 }
 
 int Listener::watched() const { return pauses() ? -1 : socket_.get(); }
 
 files::FileDescriptor Listener::accept() {
-  // Linux takes a descriptor before it looks whether somebody is there, and would say that none is left to nobody.
-  if (pauses() || !somebody_knocks()) return files::FileDescriptor(-1);
+  if (!somebody_waits()) return files::FileDescriptor(-1);
   files::FileDescriptor visitor(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   const int on = 1;
   if (visitor.get() >= 0) {
     setsockopt(visitor.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   } else if (nothing_left()) {
-    counters_.add(Event::kNoDescriptors);
-    pause_end_ = Clock::now() + kPause;
+    pause();
   }
   return visitor;
+}
+
+files::FileDescriptor Listener::spare() {
+  if (!somebody_waits()) return files::FileDescriptor(-1);
+  files::FileDescriptor any(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
+  if (any.get() < 0) pause();
+  return any;
 }
 
 }  // namespace weft::control
