@@ -91,15 +91,16 @@ std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, con
   if (rank < 0 || rank >= job.spec().workers) {
     return "rank " + std::to_string(rank) + " of a job of " + std::to_string(job.spec().workers) + " workers";
   }
+  const auto& before = job.places()[static_cast<std::size_t>(rank)];
+  if (before == address) return {};  // workers that wait ask again and again
   if (job.spec().mode == Mode::kSwitchMl) {
     const auto taken = by_source_.find(address);
     if (taken != by_source_.end() && (taken->second.job != &job || taken->second.rank != rank)) {
       return address.describe() + " is another worker already; SwitchML's packets do not say whose they are";
     }
-    if (const auto& before = job.places()[static_cast<std::size_t>(rank)]) by_source_.erase(*before);
+    if (before) by_source_.erase(*before);
     by_source_[address] = {&job, rank};
   }
-  if (job.places()[static_cast<std::size_t>(rank)] == address) return {};  // workers that wait ask again and again
   job.place(rank, address);
   ++changes_;
   return {};
@@ -156,8 +157,18 @@ std::vector<Address> AggregationSwitch::sources(std::uint16_t port) const {
 }
 
 Snapshot AggregationSwitch::snapshot(Time now) const {
-  Snapshot snapshot{epoch_,   limits_.slots, slots_assigned_,  limits_.bytes,     bytes_assigned_, admitted_,
-                    refused_, ended_,        lost_on_sending_, unfiltered_ports_, strays_,         {}};
+  Snapshot snapshot{.epoch = epoch_,
+                    .slots = limits_.slots,
+                    .slots_assigned = slots_assigned_,
+                    .bytes = limits_.bytes,
+                    .bytes_assigned = bytes_assigned_,
+                    .jobs_admitted = admitted_,
+                    .jobs_refused = refused_,
+                    .jobs_ended = ended_,
+                    .lost_on_sending = lost_on_sending_,
+                    .unfiltered_ports = unfiltered_ports_,
+                    .strays = strays_,
+                    .jobs = {}};
   for (const auto& [session, job] : jobs_) snapshot.jobs.push_back(job->status(now));
   return snapshot;
 }

@@ -80,7 +80,7 @@ class Reader {
       } else if (field == "workers") {
         job.workers = number(entry.first, entry.second, 65535);
       } else {
-        refuse(entry.first, whose + " has no field '" + field + "'; allowed are key, slots, sessions, workers" +
+        refuse(entry.first, whose + " has no field '" + field + "'; allowed are " + text::listed(kJobFields) +
                                 text::suggestion(field, kJobFields));
       }
     }
@@ -167,14 +167,10 @@ const JobKey* JobKeys::find(const std::string& job) const {
 
 const JobKey& JobKeys::at(const std::string& job) const {
   if (const JobKey* key = find(job)) return *key;
-  std::string known;
   std::vector<std::string> names;
-  for (const auto& [name, key] : jobs_) {
-    known += (known.empty() ? "" : ", ") + name;
-    names.push_back(name);
-  }
+  for (const auto& [name, key] : jobs_) names.push_back(name);
   throw KeysError("weft: " + file_ + " has no key for job '" + job + "'; there are keys for " +
-                  (known.empty() ? "no job" : known) + text::suggestion(job, names));
+                  (names.empty() ? "no job" : text::listed(names)) + text::suggestion(job, names));
 }
 
 }  // namespace weft::control

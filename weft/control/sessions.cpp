@@ -129,9 +129,8 @@ std::variant<int, Refused> Sessions::quota(const SetUp& request) const {
   if (key.slots == 0) return request.slots;
   const std::int64_t left = key.slots - slots;
   if (left < 1) return all_of(key.slots, "slots");
-  const bool as_many_as_may_be = request.slots == 0 && left >= jobs_.limits().slots_per_job;
-  if (as_many_as_may_be) return 0;
-  return static_cast<int>(request.slots == 0 ? left : std::min<std::int64_t>(left, request.slots));
+  if (request.slots > 0) return static_cast<int>(std::min<std::int64_t>(left, request.slots));
+  return left < jobs_.limits().slots_per_job ? static_cast<int>(left) : 0;  // 0: as many as may be
 }
 
 std::vector<aggregation::JobStatus> Sessions::evictable() const {

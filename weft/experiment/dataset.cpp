@@ -179,7 +179,7 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
                                     .type = experiment.float64 ? at::kDouble : at::kFloat};
   Dataset dataset;
   if (!found.set.train.files.empty()) dataset.folder = found.set.train.files.front().parent_path();
-  dataset.description = describe(experiment.dataset, found.set.train);
+  if (rank == 0) dataset.description = describe(experiment.dataset, found.set.train);
   dataset.train =
       std::make_unique<data::Loader>(loaded(found.set.train, experiment.dataset, options, cache), options, loading);
   options.order.shuffle = false;

@@ -16,7 +16,8 @@ struct Dataset {
   std::unique_ptr<data::Loader> train;
   std::unique_ptr<data::Loader> test;
   std::filesystem::path folder{};  // where its files are; empty of one without files
-  // What tells the training images from others, by name; not where their files are, which may move.
+  // What tells the training images from others, by name; not where their files are, which may move. Of the first rank
+  // only: on another host the same images may be packed otherwise.
   std::map<std::string, std::string> description{};
 };
 

@@ -72,7 +72,6 @@ std::int64_t nearest_that_fits(std::int64_t ranks, const Sizes& image) {
 Sizes grid_of(const Experiment& experiment, std::int64_t ranks, std::int64_t shards) {
   const Extent image = image_extent(experiment.dataset);
   const std::int64_t tiles = ranks / shards;
-  if (const Sizes squarest = squarest_grid(tiles); fits(squarest, image.shape)) return squarest;
   if (const auto found = fitting_grid(tiles, image.shape)) return *found;
   refuse(experiment, "expected ranks that can form rows and columns of tiles, because images are " + image.describe() +
                          "; the nearest number is " + std::to_string(nearest_that_fits(tiles, image.shape) * shards) +
@@ -81,13 +80,7 @@ Sizes grid_of(const Experiment& experiment, std::int64_t ranks, std::int64_t sha
 
 }  // namespace
 
-Sizes squarest_grid(std::int64_t ranks) {
-  std::int64_t columns = 1;
-  for (std::int64_t i = 1; i * i <= ranks; ++i) {
-    if (ranks % i == 0) columns = i;
-  }
-  return {ranks / columns, columns};
-}
+Sizes squarest_grid(std::int64_t ranks) { return *fitting_grid(ranks, {ranks, ranks}); }
 
 RankPlan plan_ranks(const Experiment& experiment, std::int64_t ranks) {
   const SplitSpec& split = experiment.split;

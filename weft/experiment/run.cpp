@@ -157,7 +157,7 @@ class ExperimentRun {
 
   [[nodiscard]] CheckpointIndex facts() const {
     CheckpointIndex facts = begun_with(experiment_, training_.stages(), dataset_.train->batches());
-    if (first_) facts.data = dataset_.description;  // on another host the same images may be packed otherwise
+    facts.data = dataset_.description;
     return facts;
   }
 
