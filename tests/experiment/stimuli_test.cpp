@@ -153,7 +153,9 @@ model:
   Trial run(toy(model), alone());
   const Tensor in_tiles = optimal_stimulus(split.experiment, split.mesh, split.network, kUnit);
   const Tensor found = optimal_stimulus(run.experiment, run.mesh, run.network, kUnit);
-  if (world()->rank() == 0) EXPECT_LT((in_tiles - found).abs().max().item<double>(), 1e-9);
+  if (world()->rank() == 0) {
+    EXPECT_LT((in_tiles - found).abs().max().item<double>(), 1e-9);
+  }
   run.dataset.test->start(0);
   const Tensor images = run.dataset.test->next()->images;
   const Tensor lengths = images.flatten(1).norm(2, {1}).view({-1, 1, 1, 1});

@@ -141,18 +141,10 @@ def wait_for_ten_steps(folder: Path, job: subprocess.Popen[str]) -> None:
 def test_a_restart_in_the_middle_of_a_job(ranks: int, mode: str, by_key: bool, tmp_path: Path) -> None:
     keys = write_keys(tmp_path / "keys.yaml", training=KEY) if by_key else None
     switch = Switch(tmp_path, keys=keys)
-    script = tmp_path / "job.py"
-    script.write_text("import torch, weft\n" + RESTART)
-    environment = {**jobs.outside_of_any_job(), **switch.environment(), "STEPS": str(tmp_path), "WEFT_SML_MODE": mode}
+    environment = {**switch.environment(), "STEPS": str(tmp_path), "WEFT_SML_MODE": mode}
     if by_key:
         environment |= {"WEFT_SML_JOB": "training", "WEFT_SML_KEYS": str(keys)}
-    job = subprocess.Popen(
-        [str(jobs.LAUNCHER), "-n", str(ranks), sys.executable, str(script)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    job = jobs.begin(tmp_path, RESTART, ranks, **environment)
     for _ in range(2):
         wait_for_ten_steps(tmp_path, job)
         switch.kill()
