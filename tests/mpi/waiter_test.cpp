@@ -90,6 +90,21 @@ TEST(Waiter, ForgetsItsNameAfterATimeout) {
   EXPECT_THAT(current_operation(), StartsWith("reduce "));
 }
 
+// Where ranks outnumber cores MPI gives the core away in each test. The clock was looked at first after 2,000 of them, so
+// that waits ended seconds too late.
+TEST(Waiter, GivesUpInTimeHoweverLongItsTestsTake) {
+  using std::chrono::milliseconds;
+  Waiter waiter({.operation = "patience", .timeout = milliseconds(50)});
+  int tests = 0;
+  EXPECT_THROW(
+      for (;; ++tests) {
+        std::this_thread::sleep_for(milliseconds(2));
+        waiter.idle();
+      },
+      TimeoutError);
+  EXPECT_LE(tests, 50 / 2 + 16);
+}
+
 TEST(Waiter, WarnsOnceBeforeItGivesUp) {
   const ScopedOptions hurry([](Options& options) {
     options.timeout = std::chrono::milliseconds(300);

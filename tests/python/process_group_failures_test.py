@@ -26,6 +26,15 @@ def attempt(run):
     except RuntimeError as error:
         print(f"[{rank}] after {time.monotonic() - begin:.1f} s: {' '.join(str(error).split())}", flush=True)
 
+def store():
+    return dist.distributed_c10d._get_default_store()
+
+def end():
+    store().set("the end", "")
+
+def stay_away():  # until a rank has seen what it wanted to see
+    store().wait(["the end"], timedelta(minutes=5))
+
 rank, size = weft.world().rank, weft.world().size
 """
 
@@ -72,7 +81,7 @@ print("sum", x.item(), flush=True)
     attempted = re.findall(r"\[0\] after ([\d.]+) s: (.*)", text)
     assert len(attempted) == len(CALLS), text
     for name, (when, what) in zip(CALLS, attempted, strict=True):
-        assert 0.8 < float(when) < 5
+        assert 0.8 < float(when) < 60
         assert BACKEND == "gloo" or (name.split()[0] in what and re.search(r"(?i)timeout|timed out", what)), what
     assert text.count("sum 2.0") == 2
 
@@ -83,14 +92,14 @@ start(timeout=timedelta(seconds=2))
 dist.barrier()
 if rank != 1:
     attempt(lambda: dist.all_reduce(torch.ones(3)))
+    store().set(f"told {rank}", "")
 else:
-    time.sleep(5)
+    store().wait([f"told {other}" for other in (0, 2, 3)], timedelta(minutes=5))
 """
-    _, text, seconds = run(tmp_path, program, ranks=4)
+    _, text, _ = run(tmp_path, program, ranks=4)
     for rank in (0, 2, 3):
-        when, what = told(text, rank)
-        assert when < 10 and (BACKEND == "gloo" or "all_reduce" in what)
-    assert seconds < 60
+        _, what = told(text, rank)
+        assert BACKEND == "gloo" or "all_reduce" in what
 
 
 @not_gloo
@@ -105,9 +114,9 @@ if rank == 0:
 dist.barrier()
 """
     _, text, _ = run(tmp_path, program)
-    (_, first), (when, second) = re.findall(r"\[0\] after ([\d.]+) s: (.*)", text)
+    first, second = re.findall(r"\[0\] after [\d.]+ s: (.*)", text)
     assert "all_reduce" in first
-    assert float(when) < 0.5 and "all_reduce" in second  # it says what went wrong before
+    assert "broadcast" not in second and "all_reduce" in second  # it says what went wrong before
 
 
 def test_timeout_through_the_work(tmp_path: Path) -> None:
@@ -119,8 +128,9 @@ if rank == 0:
     attempt(work.wait)
     attempt(work.get_future().wait)
     print("completed", work.is_completed(), "exception", work.exception() is not None, flush=True)
+    end()
 else:
-    time.sleep(5)
+    stay_away()
 """
     _, text, _ = run(tmp_path, program)
     assert len(re.findall(r"\[0\] after", text)) == 2 and "nothing happened" not in text
@@ -136,12 +146,13 @@ start()
 dist.barrier()
 if rank == 0:
     attempt(lambda: dist.barrier(timeout=timedelta(seconds=1)))
+    end()
 else:
-    time.sleep(4)
+    stay_away()
 """
     _, text, _ = run(tmp_path, program)
     when, what = told(text, 0)
-    assert when < 3 and "barrier" in what
+    assert when < 60 and "barrier" in what  # the group's own is half an hour
 
 
 @pytest.mark.parametrize("everybody", [False, True])
@@ -150,16 +161,42 @@ def test_monitored_barrier_names_who_is_missing(everybody: bool, tmp_path: Path)
     program = f"""
 start()
 limit = timedelta(seconds=2)
-dist.group.WORLD.monitored_barrier(limit)
+dist.group.WORLD.monitored_barrier(timedelta(minutes=1))
 if rank == 0:
     attempt(lambda: dist.group.WORLD.monitored_barrier(limit, wait_all_ranks={everybody}))
+    end()
 else:
-    time.sleep(4)
+    stay_away()
 """
     _, text, _ = run(tmp_path, program, ranks=3)
-    when, what = told(text, 0)
-    assert when < 10 and re.search(r"(?i)monitored.?barrier", what)
+    _, what = told(text, 0)
+    assert re.search(r"(?i)monitored.?barrier", what)
     assert re.search(r"(?i)ranks? 1, 2\b" if everybody else r"(?i)rank 1\b", what), what
+
+
+@not_gloo
+def test_monitored_barrier_tells_everybody(tmp_path: Path) -> None:
+    """Those who came before rank 0 gave up waiting for its verdict, and who came after it had given up never heard any."""
+    program = """
+start()
+group = dist.group.WORLD
+group.monitored_barrier(timedelta(minutes=1))
+if rank == 0:
+    time.sleep(3)
+if rank == 1:
+    stay_away()
+attempt(lambda: group.monitored_barrier(timedelta(seconds=6)))
+if rank == 0:
+    end()
+group.monitored_barrier(timedelta(minutes=1))
+print("met again", flush=True)
+"""
+    _, text, _ = run(tmp_path, program, ranks=3)
+    assert re.search("Rank 1 failed to pass monitoredBarrier", told(text, 0)[1]), text
+    for rank in (1, 2):
+        said = f"Rank {rank} successfully reached monitoredBarrier.*not all ranks came in time"
+        assert re.search(said, told(text, rank)[1]), text
+    assert text.count("met again") == 3, text
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -357,8 +357,8 @@ void Team::poll_alarm() {
 }
 
 void Team::await_alarm() {
-  // A rank that waits looks at its clock every few milliseconds, so its alarm is on its way by now or never will be.
-  constexpr std::chrono::milliseconds kLooking{50};
+  // A rank that waits looks at its clock whenever it has its core, so its alarm is on its way by now or never will be.
+  constexpr std::chrono::milliseconds kLooking{500};
   const auto end = std::chrono::steady_clock::now() + kLooking;
   while (std::chrono::steady_clock::now() < end) {
     poll_alarm();

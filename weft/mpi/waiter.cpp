@@ -153,24 +153,31 @@ void IdleTask::progress_all() {
   for (IdleTask* task : idle_tasks().tasks) task->progress();
 }
 
+// Between two calls a rank may lose its core for long: MPI gives it away in each test where ranks outnumber cores. So it
+// is time that decides when to yield and when to give up, never a number of calls.
 void Waiter::idle() {
-  constexpr int kSpins = 2000;  // about 100 us of MPI_Test: the usual wait ends here, without a system call
-  constexpr int kClockEvery = 16;
-  if (++spins_ < kSpins) return;
-  sched_yield();
-  if (spins_ % kClockEvery != 0) return;
-  IdleTask::progress_all();
-  look_at_clock();
-}
-
-void Waiter::look_at_clock() {
+  constexpr auto kSpinning = std::chrono::microseconds(100);  // the usual wait ends here, without a system call
+  constexpr int kSeldom = 16;
+  const bool seldom = calls_++ % kSeldom == 0;
+  if (!seldom && !yielding_) return;
   const auto now = Clock::now();
   if (start_ == Clock::time_point{}) start_ = now;
-  if (context_.team != nullptr) context_.team->poll_alarm();
+  yielding_ = now - start_ >= kSpinning;
+  if (!yielding_) return;
+  sched_yield();
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
+  if (seldom || waited >= limit()) look_around(waited);
+}
+
+std::chrono::milliseconds Waiter::limit() const {
+  return context_.timeout.count() > 0 ? context_.timeout : options().timeout;
+}
+
+void Waiter::look_around(std::chrono::milliseconds waited) {
+  IdleTask::progress_all();
+  if (context_.team != nullptr) context_.team->poll_alarm();
   if (waited > std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  const bool own_limit = context_.timeout.count() > 0;
-  const bool late = waited >= (own_limit ? context_.timeout : options().timeout);
+  const bool late = waited >= limit();
   if (!late && (warned_ || waited < options().warn_after)) return;
   const Slot& slot = this_thread();
   const int rank = rank_of(slot, context_.team);
@@ -181,7 +188,7 @@ void Waiter::look_at_clock() {
   if (!late) return;
   throw TimeoutError("weft.TimeoutError: rank " + std::to_string(rank) + " gave up after " +
                      std::to_string(static_cast<double>(waited.count()) / 1000) + " s in " + what +
-                     (own_limit ? "" : "; WEFT_TIMEOUT sets the limit in seconds"));
+                     (context_.timeout.count() > 0 ? "" : "; WEFT_TIMEOUT sets the limit in seconds"));
 }
 
 OperationScope::OperationScope(const char* name, const Team* team, std::source_location where) noexcept {

@@ -53,10 +53,12 @@ class Waiter {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void look_at_clock();
+  [[nodiscard]] std::chrono::milliseconds limit() const;
+  void look_around(std::chrono::milliseconds waited);
 
   WaitContext context_;
-  int spins_ = 0;
+  unsigned calls_ = 0;
+  bool yielding_ = false;
   bool warned_ = false;
   Clock::time_point start_{};
 };

@@ -26,10 +26,58 @@ bool done_by(mpi::Operation& operation, Clock::time_point deadline) {
   return true;
 }
 
+constexpr char kAllCame = 1;
+constexpr char kSomeAreMissing = 0;
+
+// What is sent and received; those who give up leave it to MPI.
+struct Words {
+  char hello = 0;
+  char here = 0;
+  char verdict = 0;
+};
+
 std::string joined(const std::vector<int>& ranks) {
   std::string text;
   for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
   return text;
+}
+
+// On rank 0.
+void await_all(mpi::CommunicatorView comm, int tag, std::chrono::milliseconds timeout, bool wait_all_ranks) {
+  const auto deadline = Clock::now() + timeout;
+  const auto words = std::make_shared<Words>();
+  const auto tell_all = [&](const char& word) {
+    std::vector<mpi::Outgoing> outgoing;
+    for (int rank = 1; rank < comm.size(); ++rank) outgoing.push_back({rank, &word, 1});
+    // Those who are not here read it when they come.
+    static_cast<void>(mpi::exchange(outgoing, {}, tag, comm, words)->advance());
+  };
+  tell_all(words->here);
+  std::vector<int> missing;
+  for (int rank = 1; rank < comm.size() && (missing.empty() || wait_all_ranks); ++rank) {
+    const auto hello = mpi::exchange({}, {{rank, &words->hello, 1}}, tag, comm, words);
+    if (!done_by(*hello, deadline)) missing.push_back(rank);
+  }
+  words->verdict = missing.empty() ? kAllCame : kSomeAreMissing;
+  tell_all(words->verdict);
+  TORCH_CHECK(missing.empty() || timeout.count() > 0, "weft: Rank 0 timed out in monitoredBarrier after 0 ms");
+  TORCH_CHECK(missing.empty(), "weft: [Rank 0]: Rank", missing.size() > 1 ? "s " : " ", joined(missing),
+              " failed to pass monitoredBarrier in ", timeout.count(), " ms");
+}
+
+// On the others.
+void await_verdict(mpi::CommunicatorView comm, int tag, std::chrono::milliseconds timeout) {
+  constexpr std::chrono::seconds kGrace{5};  // for a rank 0 that is alive and has no core
+  const auto words = std::make_shared<Words>();
+  const auto require = [&](bool fulfilled, const std::string& otherwise) {
+    TORCH_CHECK(fulfilled, "weft: Rank ", comm.rank(), " successfully reached monitoredBarrier, but received errors while ",
+                "waiting for send/recv from rank 0: ", otherwise);
+  };
+  const auto greeting = mpi::exchange({{0, &words->hello, 1}}, {{0, &words->here, 1}}, tag, comm, words);
+  require(done_by(*greeting, Clock::now() + timeout), "it did not come in " + std::to_string(timeout.count()) + " ms");
+  const auto verdict = mpi::exchange({}, {{0, &words->verdict, 1}}, tag, comm, words);
+  require(done_by(*verdict, Clock::now() + timeout + kGrace), "it came, but never said whether the others did");
+  require(words->verdict == kAllCame, "not all ranks came in time. Please check rank 0 logs for faulty rank.");
 }
 
 }  // namespace
@@ -44,10 +92,10 @@ Group::WorkPtr Group::barrier(const c10d::BarrierOptions& opts) {
   });
 }
 
-// Rank 0 hears from everybody and answers everybody: 1 for "all are here", 0 for "some are not".
+// Rank 0 says that it is here, hears from the others and tells them whether all came. So nobody waits longer than the
+// timeout for rank 0, nor much longer than rank 0 itself for its verdict, whoever came first.
 void Group::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   const auto timeout = manner(c10d::OpType::BARRIER, "weft:monitored_barrier", opts).timeout;
-  const auto deadline = Clock::now() + timeout;
   int tag = 0;
   {
     const std::lock_guard order(channels_->order());
@@ -55,39 +103,11 @@ void Group::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ran
     tag = next_tag();
     ++sequence_;
   }
-  const auto word = std::make_shared<std::vector<char>>(static_cast<std::size_t>(size_), 1);
-  const auto at = [&](int rank) { return word->data() + rank; };
-  if (rank_ != 0) {
-    const auto hello = mpi::exchange({{0, at(0), 1}}, {{0, at(rank_), 1}}, tag, comm(), word);
-    // Rank 0 may have come later, and waits as long from then on.
-    const bool answered = done_by(*hello, deadline + std::min(timeout, std::chrono::milliseconds(1000)));
-    TORCH_CHECK(answered, "weft: Rank ", rank_, " timed out in monitoredBarrier after ", timeout.count(),
-                " ms: nothing came from rank 0");
-    TORCH_CHECK(*at(rank_) == 1, "weft: Rank ", rank_,
-                " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. ",
-                "Please check rank 0 logs for faulty rank.");
-    return;
+  if (rank_ == 0) {
+    await_all(comm(), tag, timeout, wait_all_ranks);
+  } else {
+    await_verdict(comm(), tag, timeout);
   }
-  std::vector<int> arrived;
-  std::vector<int> missing;
-  for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
-    const auto hello = mpi::exchange({}, {{rank, at(rank), 1}}, tag, comm(), word);
-    (done_by(*hello, deadline) ? arrived : missing).push_back(rank);
-    TORCH_CHECK(timeout.count() > 0 || missing.empty(), "weft: Rank 0 timed out in monitoredBarrier after ",
-                timeout.count(), " ms");
-  }
-  *at(0) = missing.empty() ? 1 : 0;
-  // Those behind the first missing rank were not waited for, but may be here.
-  if (!missing.empty() && !wait_all_ranks) {
-    for (int rank = missing.front() + 1; rank < size_; ++rank) arrived.push_back(rank);
-  }
-  for (const int rank : arrived) {
-    const auto answer = mpi::exchange({{rank, at(0), 1}}, {}, tag, comm(), word);
-    static_cast<void>(answer->advance());
-  }
-  if (missing.empty()) return;
-  TORCH_CHECK(false, "weft: [Rank 0]: Rank", missing.size() > 1 ? "s " : " ", joined(missing),
-              " failed to pass monitoredBarrier in ", timeout.count(), " ms");
 }
 
 }  // namespace weft::process_group
