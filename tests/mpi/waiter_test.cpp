@@ -90,8 +90,8 @@ TEST(Waiter, ForgetsItsNameAfterATimeout) {
   EXPECT_THAT(current_operation(), StartsWith("reduce "));
 }
 
-// Where ranks outnumber cores MPI gives the core away in each test. The clock was looked at first after 2,000 of them, so
-// that waits ended seconds too late.
+// Where ranks outnumber cores MPI gives the core away in each test. The clock was looked at first after 2,000 of them,
+// so that waits ended seconds too late.
 TEST(Waiter, GivesUpInTimeHoweverLongItsTestsTake) {
   using std::chrono::milliseconds;
   Waiter waiter({.operation = "patience", .timeout = milliseconds(50)});

@@ -153,8 +153,8 @@ void IdleTask::progress_all() {
   for (IdleTask* task : idle_tasks().tasks) task->progress();
 }
 
-// Between two calls a rank may lose its core for long: MPI gives it away in each test where ranks outnumber cores. So it
-// is time that decides when to yield and when to give up, never a number of calls.
+// Between two calls a rank may lose its core for long: MPI gives it away in each test where ranks outnumber cores. So
+// it is time that decides when to yield and when to give up, never a number of calls.
 void Waiter::idle() {
   constexpr auto kSpinning = std::chrono::microseconds(100);  // the usual wait ends here, without a system call
   constexpr int kSeldom = 16;

@@ -70,7 +70,8 @@ void await_verdict(mpi::CommunicatorView comm, int tag, std::chrono::millisecond
   constexpr std::chrono::seconds kGrace{5};  // for a rank 0 that is alive and has no core
   const auto words = std::make_shared<Words>();
   const auto require = [&](bool fulfilled, const std::string& otherwise) {
-    TORCH_CHECK(fulfilled, "weft: Rank ", comm.rank(), " successfully reached monitoredBarrier, but received errors while ",
+    TORCH_CHECK(fulfilled, "weft: Rank ", comm.rank(),
+                " successfully reached monitoredBarrier, but received errors while ",
                 "waiting for send/recv from rank 0: ", otherwise);
   };
   const auto greeting = mpi::exchange({{0, &words->hello, 1}}, {{0, &words->here, 1}}, tag, comm, words);
