@@ -176,7 +176,7 @@ else:
 
 @not_gloo
 def test_monitored_barrier_tells_everybody(tmp_path: Path) -> None:
-    """Those who came before rank 0 gave up waiting for its verdict, and who came after it had given up never heard any."""
+    """Those who came before rank 0 gave up before its verdict, those who came after it had given up never heard any."""
     program = """
 start()
 group = dist.group.WORLD
