@@ -68,7 +68,8 @@ attempt("nobody", WEFT_SML_CONTROLLER_IP="127.0.0.1", WEFT_SML_CONTROLLER_PORT="
 attempt("one wrong", **{where}, **({{"WEFT_SML_PACKET_NUMEL": "7"}} if rank == 1 else {{}}))
 attempt("different", **{where}, **({{"WEFT_SML_EXACT": "true"}} if rank == 1 else {{}}))
 attempt("dpdk", **{where}, WEFT_SML_BACKEND="dpdk")
-attempt("dummy", **{where}, WEFT_SML_BACKEND="dummy")
+attempt("one dummy", **{where}, **({{"WEFT_SML_BACKEND": "dummy"}} if rank == 1 else {{}}))
+attempt("dummy of no size", WEFT_SML_BACKEND="dummy", WEFT_SML_MODE="classic", WEFT_SML_PACKET_NUMEL="128")
 attempt("no file", WEFT_SML_CONFIG="/missing.cfg")
 attempt("right", **{where})
 """
@@ -83,9 +84,30 @@ attempt("right", **{where})
         assert "configured differently" in answer(text, rank, "different")
         assert "exact=1" in answer(text, rank, "different")
         assert "needs a build with DPDK" in answer(text, rank, "dpdk")
-        assert "backend = dummy moves no data between processes; use backend = udp" in answer(text, rank, "dummy")
+        assert "backend=dummy" in answer(text, rank, "one dummy")
+        assert "128" in answer(text, rank, "dummy of no size")
         assert "'/missing.cfg' cannot be read" in answer(text, rank, "no file")
         assert "fine" in answer(text, rank, "right")
+
+
+def test_dummy_needs_no_switch_and_sums_nothing(tmp_path: Path) -> None:
+    program = """
+        import torch.distributed as dist
+        dist.init_process_group("sml")
+        rank = dist.get_rank()
+        for dtype in (torch.float32, torch.bfloat16, torch.int32):
+            x = torch.full((1000,), rank + 1, dtype=dtype)
+            dist.all_reduce(x)
+            assert (x == 3 * (rank + 1)).all(), x
+        y = torch.tensor([float(rank)], dtype=torch.float64)
+        dist.all_reduce(y)  # through the fallback
+        assert y.item() == 3
+        print("seen", weft.sml.statistics()["switch.all_reduce"], flush=True)
+        dist.destroy_process_group()
+        """
+    status, text, _ = jobs.run(tmp_path, program, 3, WEFT_SML_BACKEND="dummy")
+    assert status == 0 and text.count("seen 3") == 3, text
+    assert text.count("backend = dummy sends nothing") == 1, text
 
 
 def test_keys(tmp_path: Path) -> None:

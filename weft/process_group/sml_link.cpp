@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "weft/aggregation/dpdk_transport.h"
+#include "weft/aggregation/dummy_transport.h"
 #include "weft/aggregation/error.h"
+#include "weft/aggregation/jobs.h"
 #include "weft/aggregation/socket_address.h"
 #include "weft/aggregation/udp_transport.h"
 #include "weft/files/file_descriptor.h"
@@ -31,14 +33,12 @@ constexpr auto kOneQuestion = milliseconds(1000);  // between two looks whether 
 
 Mode mode_of(const Config& config) { return config.weft.mode == "extended" ? Mode::kExtended : Mode::kSwitchMl; }
 
+bool is_dummy(const Config& config) { return config.general.backend == "dummy"; }
+
 void require_transport(const Config& config) {
-  const std::string& backend = config.general.backend;
-  if (backend == "udp" || (backend == "dpdk" && aggregation::has_dpdk())) return;
-  throw aggregation::ConfigError("weft: backend = " + backend +
-                                 (backend == "dpdk"
-                                      ? " needs a build with DPDK (cmake -DWEFT_DPDK=ON), which this is not"
-                                      : " moves no data between processes") +
-                                 "; use backend = udp");
+  if (config.general.backend != "dpdk" || aggregation::has_dpdk()) return;
+  throw aggregation::ConfigError(
+      "weft: backend = dpdk needs a build with DPDK (cmake -DWEFT_DPDK=ON), which this is not; use backend = udp");
 }
 
 sockaddr_in resolved(const std::string& host, std::int64_t port) {
@@ -100,6 +100,28 @@ std::unique_ptr<aggregation::Transport> open_dpdk(const Config& config) {
   return aggregation::open_dpdk(options);
 }
 
+std::unique_ptr<aggregation::Transport> open_dummy(const Config& config, int workers) {
+  return std::make_unique<aggregation::DummyTransport>(
+      aggregation::DummyOptions{config.dummy.bandwidth, config.dummy.process_packets, workers});
+}
+
+std::unique_ptr<aggregation::Transport> open_transport(const Config& config, int workers) {
+  if (is_dummy(config)) return open_dummy(config, workers);
+  return config.general.backend == "dpdk" ? open_dpdk(config) : open_udp(config);
+}
+
+// As a switch with nothing else to do would admit it.
+control::Joined pretended(const aggregation::JobSpec& job) {
+  const auto answer = aggregation::Jobs({}, /*epoch=*/1).admit(job, aggregation::Time{0});
+  if (const auto* refusal = std::get_if<aggregation::Refusal>(&answer)) {
+    throw aggregation::ConfigError("weft: " + refusal->text);
+  }
+  control::Joined joined;
+  joined.admission = std::get<aggregation::Admission>(answer);
+  joined.admission.port = 0;
+  return joined;
+}
+
 control::ClientOptions client_options(const Config& config) {
   control::ClientOptions options;
   options.host = config.general.controller_ip;
@@ -125,7 +147,7 @@ DpdkUse::~DpdkUse() {
 Link::Link(const Config& config, const LinkOptions& options)
     : config_(config), dpdk_(config.general.backend == "dpdk" && aggregation::has_dpdk()), options_(options) {
   require_transport(config);
-  auto transport = config.general.backend == "dpdk" ? open_dpdk(config) : open_udp(config);
+  auto transport = open_transport(config, options.workers);
   request_.session = options.session;
   request_.rank = static_cast<std::uint32_t>(options.rank);
   request_.workers = static_cast<std::uint32_t>(options.workers);
@@ -134,26 +156,32 @@ Link::Link(const Config& config, const LinkOptions& options)
   request_.slots = static_cast<int>(config.general.max_outstanding_packets);
   // SwitchML's packets carry no session: those of an earlier one from the same ports are known by their numbers.
   if (request_.mode == Mode::kSwitchMl) request_.first_operation = static_cast<std::uint8_t>(options.session);
-  request_.address = {own_address(config), transport->local().port};
-  client_ = open_control_client(client_options(config));
-  const control::Joined joined = client_->join(request_, seconds(config.weft.setup_timeout_s));
-  request_.slots = std::min(request_.slots, joined.admission.slots);  // to come back for no more than it has
   aggregation::JobSpec job;
   job.mode = request_.mode;
   job.workers = options.workers;
   job.packet_elements = request_.packet_elements;
   job.slots = request_.slots;
+  job.first_operation = request_.first_operation;
+  const control::Joined joined = is_dummy(config) ? pretended(job) : join(transport->local().port);
+  request_.slots = std::min(request_.slots, joined.admission.slots);  // to come back for no more than it has
+  job.slots = request_.slots;
   job.key = joined.key;
   aggregation::WorkerOptions worker = aggregation::worker_options(job, options.rank, joined.switch_address);
   worker.timeout = options.timeout;
-  worker.rejoin = [this] { return rejoin(); };
+  if (client_) worker.rejoin = [this] { return rejoin(); };
   session_ = std::make_unique<aggregation::WorkerSession>(std::move(transport), worker, joined.admission);
+}
+
+control::Joined Link::join(std::uint16_t port) {
+  request_.address = {own_address(config_), port};
+  client_ = open_control_client(client_options(config_));
+  return client_->join(request_, seconds(config_.weft.setup_timeout_s));
 }
 
 Link::~Link() { leave(); }
 
 void Link::leave() noexcept {
-  if (std::exchange(left_, true)) return;
+  if (std::exchange(left_, true) || !client_) return;
   try {
     client_->leave(request_.session, request_.rank, kGoodbye);
   } catch (const std::exception&) {  // the switch notices that the job is idle

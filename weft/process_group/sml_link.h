@@ -50,6 +50,8 @@ class Link {
   void cancel(const std::string& reason);
 
  private:
+  // Packets come from this port of this host.
+  [[nodiscard]] control::Joined join(std::uint16_t port);
   // Whether the job still stands; waits for a switch that is being restarted.
   [[nodiscard]] std::optional<aggregation::Admission> rejoin();
 
@@ -59,7 +61,7 @@ class Link {
   control::JoinRequest request_;
   std::atomic<bool> cancelled_{false};
   bool left_ = false;
-  std::unique_ptr<control::Client> client_;
+  std::unique_ptr<control::Client> client_;  // none with backend = dummy
   std::unique_ptr<aggregation::WorkerSession> session_;
 };
 

@@ -114,13 +114,13 @@ std::uint64_t picked_session() {
 }
 
 // What must be the same everywhere: it decides which way a sum goes, and what packets look like. How a worker sends
-// them (backend) is its own affair.
+// them (backend) is its own affair, as long as it sends any.
 std::string shared_part(const aggregation::Config& config) {
   return config.general.prepostprocessor + " mode=" + config.weft.mode +
          " packet_numel=" + std::to_string(config.general.packet_numel) + " exact=" + (config.weft.exact ? "1" : "0") +
          " max_outstanding_packets=" + std::to_string(config.general.max_outstanding_packets) +
-         " job=" + config.weft.job + " switch=" + config.general.controller_ip + ":" +
-         std::to_string(config.general.controller_port);
+         (config.general.backend == "dummy" ? " backend=dummy" : "") + " job=" + config.weft.job +
+         " switch=" + config.general.controller_ip + ":" + std::to_string(config.general.controller_port);
 }
 
 }  // namespace
@@ -154,6 +154,9 @@ std::shared_ptr<Lane> open_lane(const Membership& members, const aggregation::Co
   const WatchOptions watch{members.rank,
                            config.general.controller_ip + ":" + std::to_string(config.general.controller_port),
                            mpi::options().warn_after};
+  if (config.general.backend == "dummy" && members.rank == 0) {
+    TORCH_WARN("sml: backend = dummy sends nothing: sums are each rank's own values, times the number of ranks");
+  }
   return together<std::shared_ptr<Lane>>(meeting, "joined", [&] {
     return std::make_shared<Lane>(std::make_unique<Link>(config, options),
                                   Notice(members.store, meeting.key("lane", "ended"), members.rank), watch);
