@@ -187,6 +187,8 @@ int run(const CommandLine& line) {
   return 0;
 }
 
+constexpr int kWrongInput = 2;  // as weft
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -194,10 +196,14 @@ int main(int argc, char** argv) {
   CLI::App app{"weft-switch: in-network aggregation in software. Workers: dist.init_process_group(\"sml\")."};
   declare(app, line);
   app.set_version_flag("--version", "weft-switch " WEFT_VERSION);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongInput;  // a request for help is no mistake
+  }
   if (const std::string reason = objection(app, line); !reason.empty()) {
     std::cerr << "weft-switch: " << reason << "\n";
-    return 2;
+    return kWrongInput;
   }
   spdlog::set_default_logger(spdlog::stderr_color_mt("weft-switch"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e weft-switch %l: %v");
@@ -206,7 +212,7 @@ int main(int argc, char** argv) {
     return run(line);
   } catch (const CLI::Error& error) {
     std::cerr << "weft-switch: " << error.what() << "\n";
-    return 2;
+    return kWrongInput;
   } catch (const std::exception& error) {
     spdlog::error("{}", error.what());
     return 1;
