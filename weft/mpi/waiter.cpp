@@ -131,6 +131,20 @@ IdleTasks& idle_tasks() {
   return *tasks;
 }
 
+// Gives the core to whoever wants it. Among ranks that yield, it is back in microseconds. From somebody who computes it
+// comes back after the kernel's slice of some milliseconds, a thousand times what a message takes; who sleeps instead
+// is let in when he wakes. So for a while after such a neighbour was met, waits sleep.
+void give_way(Clock::time_point now) {
+  constexpr auto kLong = std::chrono::microseconds(500);
+  constexpr auto kNap = std::chrono::microseconds(20);
+  constexpr auto kMemory = std::chrono::milliseconds(100);
+  thread_local Clock::time_point t_crowded_until{};
+  if (now < t_crowded_until) return std::this_thread::sleep_for(kNap);
+  sched_yield();
+  const auto back = Clock::now();
+  if (back - now > kLong) t_crowded_until = back + kMemory;
+}
+
 }  // namespace
 
 void IdleTask::enlist() {
@@ -164,7 +178,7 @@ void Waiter::idle() {
   if (start_ == Clock::time_point{}) start_ = now;
   yielding_ = now - start_ >= kSpinning;
   if (!yielding_) return;
-  sched_yield();
+  give_way(now);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
   if (seldom || waited >= limit()) look_around(waited);
 }
