@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.h"
 #include "weft/experiment/check.h"
 #include "weft/experiment/launch.h"
 #include "weft/experiment/load.h"
@@ -25,10 +26,10 @@
 
 namespace {
 
+using weft::kWrongInput;
 using weft::experiment::RunEnd;
 using weft::experiment::RunOptions;
 
-constexpr int kWrongInput = 2;
 constexpr int kInterrupted = 130;
 
 // Ranks through the launcher; each is this program again, which then finds itself under it. What is wrong with the file
@@ -161,11 +162,7 @@ int main(int argc, char** argv) {
   for (const auto& [name, what] : parts) app.add_subcommand(name, what)->prefix_command()->set_help_flag();
 
   if (!known_command(app, argc, argv)) return kWrongInput;
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongInput;  // a request for help is no mistake
-  }
+  if (const auto status = weft::parse(app, argc, argv)) return *status;
   if (*train_command) {
     const bool starts_ranks = ranks.value_or(1) > 1 && !weft::experiment::under_launcher();
     return starts_ranks ? launch(options, *ranks, argc, argv) : train(options, ranks, argc, argv);

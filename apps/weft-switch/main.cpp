@@ -7,12 +7,14 @@
 #include <ctime>
 #include <iostream>
 
+#include "apps/command_line.h"
 #include "apps/weft-switch/embedded.h"
 #include "weft/control/descriptors.h"
 #include "weft/control/rpc/daemon.h"
 
 namespace {
 
+using weft::kWrongInput;
 using weft::aggregation::Address;
 using weft::control::rpc::Daemon;
 using weft::control::rpc::DaemonOptions;
@@ -187,8 +189,6 @@ int run(const CommandLine& line) {
   return 0;
 }
 
-constexpr int kWrongInput = 2;  // as weft
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -196,11 +196,7 @@ int main(int argc, char** argv) {
   CLI::App app{"weft-switch: in-network aggregation in software. Workers: dist.init_process_group(\"sml\")."};
   declare(app, line);
   app.set_version_flag("--version", "weft-switch " WEFT_VERSION);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongInput;  // a request for help is no mistake
-  }
+  if (const auto status = weft::parse(app, argc, argv)) return *status;
   if (const std::string reason = objection(app, line); !reason.empty()) {
     std::cerr << "weft-switch: " << reason << "\n";
     return kWrongInput;

@@ -2,15 +2,15 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <utility>
 
 #include "weft/aggregation/byte_order.h"
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/packet.h"
+#include "weft/aggregation/timespec.h"
 
 namespace weft::aggregation {
 namespace {
@@ -48,8 +48,9 @@ Duration DummyTransport::time_of(std::size_t bytes) const {
 }
 
 void DummyTransport::send(Outbox& out) {
+  constexpr auto kAny = std::numeric_limits<std::size_t>::max();
   link_free_ = std::max(link_free_, steady_now());
-  out.for_each_run(1, 1, [&](std::span<const Route> receivers, std::span<const Outbox::Packet> packets) {
+  out.for_each_run(kAny, kAny, [&](std::span<const Route> receivers, std::span<const Outbox::Packet> packets) {
     for (const Outbox::Packet packet : packets) {
       link_free_ += time_of(packet.size());
       answers_.push_back({link_free_, receivers.front().peer, answer_to(packet)});
@@ -62,7 +63,7 @@ bool DummyTransport::receive(Duration longest, const Receiver& receiver) {
   const Time now = steady_now();
   const Duration wait =
       std::max(Duration(0), answers_.empty() ? longest : std::min(longest, answers_.front().due - now));
-  const timespec timeout{.tv_sec = wait.count() / 1'000'000'000, .tv_nsec = wait.count() % 1'000'000'000};
+  const timespec timeout = to_timespec(wait);
   pollfd woken{.fd = wakes_.get(), .events = POLLIN, .revents = 0};
   if (::ppoll(&woken, 1, &timeout, nullptr) > 0) {
     eventfd_t count = 0;

@@ -12,6 +12,7 @@
 #include "weft/aggregation/outbox.h"
 #include "weft/aggregation/socket_address.h"
 #include "weft/aggregation/source_filter.h"
+#include "weft/aggregation/timespec.h"
 #include "weft/aggregation/udp_message.h"
 
 namespace weft::aggregation {
@@ -60,11 +61,6 @@ std::span<iovec> gather(std::span<const Outbox::Packet> packets, std::span<iovec
     end = packet.data() + packet.size();
   }
   return pieces.first(count);
-}
-
-timespec to_timespec(Duration duration) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
-  return {seconds.count(), (duration - seconds).count()};
 }
 
 }  // namespace

@@ -33,8 +33,6 @@ constexpr auto kOneQuestion = milliseconds(1000);  // between two looks whether 
 
 Mode mode_of(const Config& config) { return config.weft.mode == "extended" ? Mode::kExtended : Mode::kSwitchMl; }
 
-bool is_dummy(const Config& config) { return config.general.backend == "dummy"; }
-
 void require_transport(const Config& config) {
   if (config.general.backend != "dpdk" || aggregation::has_dpdk()) return;
   throw aggregation::ConfigError(
@@ -106,7 +104,7 @@ std::unique_ptr<aggregation::Transport> open_dummy(const Config& config, int wor
 }
 
 std::unique_ptr<aggregation::Transport> open_transport(const Config& config, int workers) {
-  if (is_dummy(config)) return open_dummy(config, workers);
+  if (sends_nothing(config)) return open_dummy(config, workers);
   return config.general.backend == "dpdk" ? open_dpdk(config) : open_udp(config);
 }
 
@@ -132,6 +130,8 @@ control::ClientOptions client_options(const Config& config) {
 }
 
 }  // namespace
+
+bool sends_nothing(const Config& config) { return config.general.backend == "dummy"; }
 
 DpdkUse::DpdkUse(bool wanted) : has_(wanted) {
   if (!wanted || !g_dpdk_used.exchange(true)) return;
@@ -162,9 +162,9 @@ Link::Link(const Config& config, const LinkOptions& options)
   job.packet_elements = request_.packet_elements;
   job.slots = request_.slots;
   job.first_operation = request_.first_operation;
-  const control::Joined joined = is_dummy(config) ? pretended(job) : join(transport->local().port);
-  request_.slots = std::min(request_.slots, joined.admission.slots);  // to come back for no more than it has
-  job.slots = request_.slots;
+  const control::Joined joined = sends_nothing(config) ? pretended(job) : join(transport->local().port);
+  // To come back for no more than it has.
+  request_.slots = job.slots = std::min(job.slots, joined.admission.slots);
   job.key = joined.key;
   aggregation::WorkerOptions worker = aggregation::worker_options(job, options.rank, joined.switch_address);
   worker.timeout = options.timeout;

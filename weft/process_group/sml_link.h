@@ -20,6 +20,9 @@ struct LinkOptions {
   std::chrono::milliseconds timeout{300'000};  // without any progress
 };
 
+// backend = dummy: no switch is needed, and nothing is summed over the ranks.
+[[nodiscard]] bool sends_nothing(const aggregation::Config& config);
+
 // DPDK's port and memory are one for a process, so one Link at a time may have them.
 class DpdkUse {
  public:

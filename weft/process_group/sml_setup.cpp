@@ -119,7 +119,7 @@ std::string shared_part(const aggregation::Config& config) {
   return config.general.prepostprocessor + " mode=" + config.weft.mode +
          " packet_numel=" + std::to_string(config.general.packet_numel) + " exact=" + (config.weft.exact ? "1" : "0") +
          " max_outstanding_packets=" + std::to_string(config.general.max_outstanding_packets) +
-         (config.general.backend == "dummy" ? " backend=dummy" : "") + " job=" + config.weft.job +
+         (sends_nothing(config) ? " backend=dummy" : "") + " job=" + config.weft.job +
          " switch=" + config.general.controller_ip + ":" + std::to_string(config.general.controller_port);
 }
 
@@ -154,7 +154,7 @@ std::shared_ptr<Lane> open_lane(const Membership& members, const aggregation::Co
   const WatchOptions watch{members.rank,
                            config.general.controller_ip + ":" + std::to_string(config.general.controller_port),
                            mpi::options().warn_after};
-  if (config.general.backend == "dummy" && members.rank == 0) {
+  if (sends_nothing(config) && members.rank == 0) {
     TORCH_WARN("sml: backend = dummy sends nothing: sums are each rank's own values, times the number of ranks");
   }
   return together<std::shared_ptr<Lane>>(meeting, "joined", [&] {
