@@ -1,38 +1,49 @@
-# The project's entry points. `make help` lists them; MPI=openmpi|mpich|system chooses the MPI of each.
+# The project's entry points. `make help` lists them. MPI=openmpi|mpich|system selects the MPI for each target.
 MPI    ?= openmpi
 PYTHON ?= python3
 JOBS   ?= $(shell nproc)
 PRESET := $(if $(filter openmpi,$(MPI)),release,$(MPI))
 VENV   := .venv/bin
-# Which build scripts/demo.sh and the benchmarks use
+PYTEST := $(VENV)/python -m pytest -q -p no:cacheprovider
+# The build that scripts/demo.sh and the benchmarks use.
 export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
-.PHONY: help env build test demo bench test-mpich test-system test-asan test-tsan test-package conformance test-dpdk test-spatial test-experiments test-report lint format clean distclean test-aggregation test-kills
+.PHONY: help env build test demo bench lint format tidy clean distclean conformance test-mpich test-system test-asan \
+	test-tsan test-package test-spatial test-kills test-experiments test-report test-aggregation test-fuzz test-dpdk
 
-help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-env:  ## set everything up, without questions, and build what users get
+env:  ## install all dependencies without prompts and build the product (seconds if nothing changed)
 	@scripts/env.sh $(MPI)
 	@scripts/build.sh $(PRESET) product
 
-build:  ## build everything that changed, with tests, examples and benchmarks
-	@scripts/build.sh $(PRESET)
-
-test: env  ## every test; ends with "N passed, N failed"
-	@scripts/test.sh all $(MPI)
-
-demo: env  ## one experiment on 1 rank and in tiles on 4, and a deep network with its layers over ranks
+demo: env  ## train a network on 1 rank, on 4 ranks in image tiles, and with its layers on 2 ranks
 	@scripts/demo.sh
 
-bench: env build  ## the benchmarks, into benchmarks/results.jsonl
+test: env  ## run every test; the last line is "N passed, N failed"
+	@scripts/test.sh all $(MPI)
+
+build:  ## build everything, with tests, examples and benchmarks
+	@scripts/build.sh $(PRESET)
+
+bench: env build  ## run the benchmarks; writes benchmarks/results.jsonl
 	@$(VENV)/python benchmarks/run.py
 
-test-mpich:  ## the tests against MPICH through the MPI-5 standard ABI
+lint:  ## check formatting, types and layering
+	@scripts/lint.sh
+
+format:  ## reformat the sources as lint expects them
+	@scripts/lint.sh --fix
+
+tidy:  ## run clang-tidy on the C++ files that differ from the last commit, or on FILES="…"
+	@scripts/tidy.sh $(FILES)
+
+test-mpich:  ## all tests against MPICH through the MPI-5 standard ABI
 	@scripts/test.sh mpich
 
-test-system:  ## the tests against the system's MPI
+test-system:  ## all tests against the system's MPI
 	@scripts/test.sh system
 
 test-asan:  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -41,38 +52,35 @@ test-asan:  ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitiz
 test-tsan:  ## the C++ tests under ThreadSanitizer
 	@scripts/test.sh tsan
 
-conformance: env  ## PyTorch's own tests of torch.distributed, all of them, at 2, 4 and 8 ranks: an hour
-	@scripts/conformance.sh
-
-test-spatial:  ## 2,000 random layers on tiles against one process, at 2 to 9 ranks, ResNet-18: a quarter of an hour
-	@scripts/test_spatial.sh
-
-test-kills:  ## training killed 50 times at random moments: some minutes
-	@WEFT_KILLS=50 $(VENV)/python -m pytest -q -p no:cacheprovider tests/python/weft_killed_test.py
-
-test-experiments: env  ## neon's files on all of MNIST and CIFAR-10 in the folder that WEFT_DATA names: half an hour
-	@WEFT_WHOLE_DATA="$${WEFT_DATA:?names the folder with MNIST and CIFAR10}" $(VENV)/python -m pytest -q -s -p no:cacheprovider tests/python/weft_neon_test.py
-
-test-report: env  ## a run's report.html in headless Chromium, which this installs; a screenshot goes to docs/
-	@scripts/test_report.sh
-
-test-aggregation:  ## 10^8 elements summed in the simulator, each fuzz target for five minutes: half an hour
-	@scripts/test_aggregation.sh
-
-test-dpdk:  ## the DPDK transport and `backend = dpdk` on veths, in a build of its own; installs libdpdk-dev
-	@scripts/test_dpdk.sh
-
-test-package:  ## `pip install .` into an empty prefix, and import
+test-package:  ## `pip install .` into an empty prefix, then import and run it
 	@scripts/test.sh package
 
-lint:  ## formatting, ruff, mypy
-	@scripts/lint.sh
+test-spatial:  ## 2,000 random layers on tiles against one process, and full-width networks: 15 minutes
+	@scripts/test_spatial.sh
 
-format:  ## rewrite the sources as lint wants them
-	@scripts/lint.sh --fix
+test-kills:  ## kill a training job 50 times at random moments: a few minutes
+	@WEFT_KILLS=50 $(PYTEST) tests/python/experiment/killed_test.py
 
-clean:  ## remove what was built
+test-experiments: env  ## neon's files on the full data sets in the folder $WEFT_DATA: 30 minutes
+	@WEFT_WHOLE_DATA="$${WEFT_DATA:?set it to the folder that holds MNIST and CIFAR10}" $(PYTEST) -s tests/python/experiment/neon_test.py
+
+test-report: env  ## render a report in headless Chromium (installed if missing); writes docs/report.png
+	@scripts/test_report.sh
+
+test-aggregation:  ## sum 10^8 elements in the simulator: 10 minutes
+	@scripts/test_aggregation.sh
+
+test-fuzz:  ## run every fuzz target for five minutes: 30 minutes
+	@scripts/test_fuzz.sh
+
+test-dpdk:  ## the DPDK transport on virtual links, in a separate build; installs libdpdk-dev
+	@scripts/test_dpdk.sh
+
+conformance: env  ## the test suites of PyTorch, mpi4torch and torchbraid against weft: one hour
+	@scripts/conformance.sh
+
+clean:  ## remove the builds
 	rm -rf build
 
-distclean: clean  ## remove also what `make env` installed
+distclean: clean  ## remove the builds and everything that `make env` installed
 	rm -rf .venv .mpi python/weft/lib

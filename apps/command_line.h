@@ -1,4 +1,4 @@
-// What weft's commands have in common: how a wrong command line ends.
+// Command-line parsing that weft and weft-switch share: invalid input exits with status 2.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,12 +9,12 @@ namespace weft {
 
 inline constexpr int kWrongInput = 2;  // exit status
 
-// The status to end with at once, after the parser has said why; nothing where all is well.
+// Returns the exit status if the program should end now: after --help, or after an error that CLI11 has printed.
 [[nodiscard]] inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongInput;  // a request for help is no mistake
+    return app.exit(error) == EXIT_SUCCESS ? EXIT_SUCCESS : kWrongInput;  // --help is a success
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-"""Runs the benchmarks and keeps their figures in benchmarks/results.jsonl, one JSON line a figure.
+"""Runs the benchmarks and writes their figures to benchmarks/results.jsonl, one JSON line per figure.
 
 python benchmarks/run.py [--only collective]
 """
@@ -15,9 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.jsonl"
 MPIRUN = str(ROOT / "scripts" / "mpirun")
 
-# What to start for each folder of benchmarks/; every program prints its figures as JSON lines.
+# Commands for each folder of benchmarks/. Every program prints its figures as JSON lines.
 SUITES: dict[str, list[list[str]]] = {
     "aggregation": [
+        [MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/packet_mac")],
         [str(ROOT / "build/release/benchmarks/loopback"), "2", "512"],
         [str(ROOT / "build/release/benchmarks/links"), "0", "100", "4", "8"],
         [str(ROOT / "build/release/benchmarks/links"), "0", "0", "4"],
@@ -63,7 +64,7 @@ def run(command: list[str]) -> list[dict[str, object]]:
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     sys.stderr.write(completed.stderr)
     if completed.returncode != 0:
-        raise SystemExit(f"failed with status {completed.returncode}")
+        raise SystemExit(f"benchmark failed with status {completed.returncode}")
     return [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
 
 

@@ -1,4 +1,4 @@
-// Timing for programs whose ranks must do the same number of rounds: medians of repeats, alternatives interleaved.
+// Timing of alternatives whose ranks must run the same number of rounds: interleaved repeats and their medians.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/mpi/communicator.h"
+#include "weft/mpi/comm.h"
 
 namespace weft::benchmarks {
 
@@ -17,10 +17,10 @@ struct Alternative {
   std::function<void()> run;
 };
 
-// Microseconds per call of each alternative. All of them run in every repeat, so a busy moment of the machine hits
-// them alike; the median over repeats of the slowest rank's mean is reported.
+// Returns the microseconds per call of each alternative. Every repeat runs all of them, so background load affects them
+// equally. The result is the median over repeats of the slowest rank's mean.
 inline std::vector<double> compare(const std::vector<Alternative>& alternatives, int calls, int repeats,
-                                   mpi::CommunicatorView comm) {
+                                   mpi::CommView comm) {
   std::vector<std::vector<double>> times(alternatives.size());
   for (int repeat = 0; repeat < repeats + 1; ++repeat) {
     for (std::size_t i = 0; i < alternatives.size(); ++i) {
@@ -30,7 +30,7 @@ inline std::vector<double> compare(const std::vector<Alternative>& alternatives,
       double mine = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
       double slowest = 0;
       MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, comm.handle());
-      if (repeat > 0) times[i].push_back(slowest);  // the first repeat warms caches and pools
+      if (repeat > 0) times[i].push_back(slowest);  // the first repeat warms up caches and pools
     }
   }
   std::vector<double> medians;
@@ -41,7 +41,7 @@ inline std::vector<double> compare(const std::vector<Alternative>& alternatives,
   return medians;
 }
 
-// One JSON line a figure, as benchmarks/results.jsonl wants it.
+// Prints one JSON line per result, in the format of benchmarks/results.jsonl.
 inline void report(const std::string& name, double value, const std::string& peer, double peer_value,
                    const char* unit = "us") {
   std::printf("{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"%s\", \"peer\": \"%s %.3f %s\", \"ratio\": %.3f}\n",

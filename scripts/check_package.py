@@ -1,8 +1,9 @@
-"""Imports weft and the packages of compat/ from an installed prefix, and runs its commands.
+"""Imports weft and the packages of compat/ from an installed prefix and runs the installed commands.
 
     scripts/check_package.py <prefix>
 
-The packages must come from the prefix, not from the source tree that .venv also knows, and each must find its library.
+The packages must come from the prefix, not from the source tree, which is also on .venv's path. Each must find its
+library.
 """
 
 import importlib

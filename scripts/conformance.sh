@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# PyTorch's own tests of torch.distributed against the backends `weft` and `sml` (through a switch, in both formats), with
-# gloo beside them: scripts/conformance.sh [<ranks>...]
+# Runs PyTorch's tests of torch.distributed against the backends `weft`, `gloo` and `sml` (through a switch, in both packet
+# formats): scripts/conformance.sh [<ranks>...]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 status=0
 
-# run <ranks> <backend> [<option>...]: gloo's failures are PyTorch's own.
+# run <ranks> <backend> [<option>...]: runs the suite. Failures of gloo are PyTorch's and do not count.
 run() {
   local ranks=$1 backend=$2
   echo "== $backend${WEFT_SML_MODE:+ ($WEFT_SML_MODE)} on $ranks ranks =="
@@ -16,7 +16,7 @@ run() {
 for n in ${@:-2 4 8}; do
   run "$n" weft
   run "$n" gloo
-  # Of 8 ranks on few cores only a part: each group is a set-up at the switch.
+  # With 8 ranks only a representative part runs: every group needs a set-up at the switch.
   part=()
   ((n < 8)) || part=(--select representative)
   for mode in extended classic; do WEFT_SML_MODE=$mode run "$n" sml "${part[@]}"; done

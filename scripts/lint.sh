@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks formatting and types of all files that git knows: scripts/lint.sh [--fix]. A tool that is absent is skipped.
+# Checks formatting, types and layering of all files in the repository: scripts/lint.sh [--fix]. Skips tools that are missing.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH
@@ -11,7 +11,7 @@ check() {
   "$@" || status=1
 }
 
-has() { command -v "$1" >/dev/null || { echo "lint: $1 is absent, skipped" && false; }; }
+has() { command -v "$1" >/dev/null || { echo "lint: $1 not found, skipped" && false; }; }
 
 mapfile -t cpp < <(git ls-files --cached --others --exclude-standard '*.cpp' '*.h')
 mapfile -t python < <(git ls-files --cached --others --exclude-standard '*.py' '*.pyi')
@@ -35,4 +35,6 @@ fi
 if has mypy && [[ -f python/weft/__init__.py ]]; then
   check mypy
 fi
+check python3 scripts/check_layers.py
+if [[ $fix != --fix ]] && has clang-tidy; then check scripts/tidy.sh; fi
 exit $status

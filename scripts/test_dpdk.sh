@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The DPDK transport of weft/aggregation, which no other build has: installs libdpdk-dev, builds the library with it, and
-# runs the transport's test and that of `backend = dpdk` in torch.distributed's `sml`.
+# Tests the DPDK transport, which other builds exclude: installs libdpdk-dev, builds with it, and runs the tests of the
+# transport and of `backend = dpdk` in the torch.distributed backend `sml`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 privilege=()
@@ -11,7 +11,7 @@ if ! pkg-config --exists libdpdk; then
 fi
 cmake --preset release -B build/dpdk -DWEFT_DPDK=ON -DWEFT_BUILD_BENCHMARKS=OFF -DWEFT_BUILD_EXAMPLES=OFF >/dev/null
 cmake --build build/dpdk -j "${JOBS:-$(nproc)}" \
-  --target test_aggregation_dpdk weft weft_bindings weft_control_client weft_switch
-"${privilege[@]}" build/dpdk/tests/aggregation/dpdk_test
+  --target test_aggregation_transport_dpdk weft weft_bindings weft_control_client weft_switch
+"${privilege[@]}" build/dpdk/tests/aggregation/transport/dpdk_test
 "${privilege[@]}" env WEFT_LIBRARY="$PWD/build/dpdk/lib/libweft.so" \
-  .venv/bin/python -m pytest -q -p no:cacheprovider tests/python/sml_dpdk_test.py
+  .venv/bin/python -m pytest -q -p no:cacheprovider tests/python/sml/dpdk_test.py

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Random layers on tiles against one process, every seed once, then networks of full width trained on 4 ranks:
-# scripts/test_spatial.sh [<cases for each number of ranks>]
+# Compares random layers on tiles with one process, then trains full-width networks on 4 ranks:
+# scripts/test_spatial.sh [<cases per rank count>]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cases=${1:-400}
@@ -9,9 +9,9 @@ status=0
 for ranks in 2 3 4 6 9; do
   echo "== $cases cases from seed $seed on $ranks ranks =="
   WEFT_SPATIAL_CASES=$cases WEFT_SPATIAL_SEED=$seed scripts/mpirun -n "$ranks" .venv/bin/python -m pytest -q \
-    -p no:cacheprovider tests/python/spatial_random_test.py || status=1
+    -p no:cacheprovider tests/python/spatial/random_test.py || status=1
   seed=$((seed + cases))
 done
 echo "== ResNet-18 and a U-Net on 4 ranks =="
-scripts/mpirun -n 4 .venv/bin/python -m pytest -q -s -p no:cacheprovider tests/python/spatial_full_test.py || status=1
+scripts/mpirun -n 4 .venv/bin/python -m pytest -q -s -p no:cacheprovider tests/python/spatial/full_test.py || status=1
 exit $status

@@ -1,4 +1,4 @@
-// main() of the tests that run under mpirun: GoogleTest on every rank, one report.
+// main() of the tests that run under mpirun: runs GoogleTest on every rank and prints one report.
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Rank 0 reports in full; the other ranks would repeat it, so they print their failures only, each with its rank.
+// Rank 0 prints the full report. The other ranks would repeat it, so they print only their failures, with the rank.
 class FailurePrinter : public testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
@@ -19,7 +19,7 @@ class FailurePrinter : public testing::EmptyTestEventListener {
     test_ = std::string(test.test_suite_name()) + "." + test.name();
   }
 
-  // Must not ask UnitTest for the current test: GoogleTest holds its lock while it calls this.
+  // Must not query UnitTest for the current test: GoogleTest holds its lock during this call.
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     std::fprintf(stderr, "[rank %d] %s:%d: failure in %s\n%s\n", rank_,
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   if (rank != 0) silence_all_but_failures(rank);
 
   const int own_status = RUN_ALL_TESTS();
-  // Every rank returns the worst status: the launcher may look at any one of them.
+  // Every rank returns the worst status, because the launcher may use the status of any rank.
   int status = own_status;
   MPI_Allreduce(&own_status, &status, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Finalize();

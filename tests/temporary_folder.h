@@ -1,4 +1,4 @@
-// A folder of a test's own for files that it writes; gone afterwards.
+// A temporary folder for the files of a test; the destructor removes it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace weft {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = testing::TempDir() + "weft-XXXXXX";  // mkdtemp's own form
+    std::string name = testing::TempDir() + "weft-XXXXXX";  // the template that mkdtemp requires
     path_ = mkdtemp(name.data());
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }

@@ -20,7 +20,7 @@ namespace {
 constexpr int kNotStarted = 127;
 constexpr int kSignalled = 128;
 
-// Free now; torch's store takes it in a moment.
+// Returns a port that is free now. torch's store binds it shortly afterwards.
 std::uint16_t free_port() {
   const files::FileDescriptor probe = control::listen_on({0x7F000001, 0});
   return control::local_address(probe.get()).port;
@@ -37,7 +37,7 @@ void set(const char* name, const std::string& value) { setenv(name, value.c_str(
   for (const std::string& word : workers.command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
-  spdlog::error("{} cannot be started: {}", workers.command[0], std::strerror(errno));
+  spdlog::error("cannot start {}: {}", workers.command[0], std::strerror(errno));
   _exit(kNotStarted);
 }
 
@@ -49,9 +49,9 @@ void set_environment(const Workers& workers) {
   set("WEFT_SML_CONTROLLER_IP", "127.0.0.1");
   set("WEFT_SML_CONTROLLER_PORT", std::to_string(workers.control.port));
   if (!workers.keys.empty()) set("WEFT_SML_KEYS", workers.keys);
-  // Not MPI, also where the switch itself was started by srun: what it left in the environment is not these workers'.
+  // Selects gloo even if srun started the switch: srun's environment variables do not apply to these workers.
   setenv("WEFT_SML_FALLBACK", "gloo", 0);
-  setenv("OMP_NUM_THREADS", "1", 0);  // several workers with a thread per core each would be slower than one
+  setenv("OMP_NUM_THREADS", "1", 0);  // several workers with one thread per core each would be slower
 }
 
 std::map<pid_t, int> start(const Workers& workers, const sigset_t& signals) {
@@ -89,7 +89,7 @@ int run_workers(const Workers& workers, const sigset_t& signals) {
     for (pid_t pid = 0; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
       const int status = status_of(wait_status);
       if (status != 0 && first_failure == 0) {
-        spdlog::error("worker {} ended with status {}; ending the others", ranks[pid], status);
+        spdlog::error("worker {} exited with status {}; terminating the others", ranks[pid], status);
         first_failure = status;
         ranks.erase(pid);
         end_all(ranks);

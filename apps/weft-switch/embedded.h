@@ -1,11 +1,11 @@
-// Workers that the switch starts itself, to try it on one machine with one command.
+// Workers that the switch starts itself, for trying it on one machine with one command.
 #pragma once
 
 #include <csignal>
 #include <string>
 #include <vector>
 
-#include "weft/aggregation/address.h"
+#include "weft/aggregation/packet/address.h"
 
 namespace weft::apps {
 
@@ -16,9 +16,9 @@ struct Workers {
   std::string keys;
 };
 
-// Runs the command once per worker with what torch.distributed and `sml` need in the environment (RANK, WORLD_SIZE,
-// MASTER_ADDR, MASTER_PORT, WEFT_SML_*), and waits. When one fails, or one of `signals` comes, the others are ended.
-// The exit status of the first that failed, else 0.
+// Runs the command once per worker with the environment of torch.distributed and `sml` (RANK, WORLD_SIZE, MASTER_ADDR,
+// MASTER_PORT, WEFT_SML_*) and waits. If a worker fails or one of `signals` arrives, it terminates the others. Returns
+// the exit status of the first failed worker, or 0.
 [[nodiscard]] int run_workers(const Workers& workers, const sigset_t& signals);
 
 }  // namespace weft::apps

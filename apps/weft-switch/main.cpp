@@ -1,4 +1,4 @@
-// weft-switch: sums the packets of data-parallel workers, so that each sends its gradients once.
+// weft-switch: software switch that sums the packets of data-parallel workers.
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -9,7 +9,7 @@
 
 #include "apps/command_line.h"
 #include "apps/weft-switch/embedded.h"
-#include "weft/control/descriptors.h"
+#include "weft/control/descriptor_limit.h"
 #include "weft/control/rpc/daemon.h"
 
 namespace {
@@ -37,76 +37,77 @@ struct CommandLine {
   std::vector<std::string> command;
 };
 
-// "50099", "10.0.0.1:50099" or "10.0.0.1"; `usual` gives what is left out.
+// Parses "50099", "10.0.0.1:50099" or "10.0.0.1"; `usual` provides the missing part.
 Address address_of(const std::string& text, Address usual) {
   if (!text.empty() && text.find_first_not_of("0123456789") == std::string::npos) {
     const long port = text.size() > 5 ? 65536 : std::stol(text);
     if (port <= 65535) return {usual.ipv4, static_cast<std::uint16_t>(port)};
   }
   const auto parsed = Address::parse(text);
-  if (!parsed) throw CLI::ValidationError("'" + text + "' is neither a port nor an IPv4 address with or without one");
+  if (!parsed) throw CLI::ValidationError("'" + text + "' is not a port, an IPv4 address or address:port");
   return text.find(':') == std::string::npos ? Address{parsed->ipv4, usual.port} : *parsed;
 }
 
 void declare(CLI::App& app, CommandLine& line) {
-  app.add_option("--listen", line.listen, "where workers' UDP packets come in: address:port, or either")
+  app.add_option("--listen", line.listen, "UDP address for workers' packets: address:port, address or port")
       ->capture_default_str();
-  app.add_option("--control", line.control, "where workers set themselves up (gRPC): address:port, or either")
+  app.add_option("--control", line.control, "gRPC address of the control plane: address:port, address or port")
       ->capture_default_str();
-  app.add_option("--http", line.http, "status page and /metrics: address:port, or 'off'")->capture_default_str();
-  app.add_option("--jobs", line.jobs, "YAML file of job keys; without it workers of this machine are admitted only");
-  app.add_flag("--open", line.open, "without --jobs: admit workers of any machine");
-  app.add_flag(
-      "--multihomed", line.multihomed,
-      "without --jobs: workers may send packets from another address than the one they set themselves up from");
-  app.add_option("--idle", line.idle, "seconds without packets after which a job's slots are given back")
+  app.add_option("--http", line.http, "HTTP address of the status page and /metrics: address:port, or 'off'")
+      ->capture_default_str();
+  app.add_option("--jobs", line.jobs, "YAML file of job keys; without it, only workers on this machine are admitted");
+  app.add_flag("--open", line.open, "without --jobs: admit workers on any machine");
+  app.add_flag("--multihomed", line.multihomed,
+               "without --jobs: workers may use different addresses for packets and for the control plane");
+  app.add_option("--idle", line.idle, "seconds without packets after which a session ends")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  app.add_option("--sessions", line.sessions, "sessions at a time: each process group of each job is one")
+  app.add_option("--sessions", line.sessions, "maximum number of sessions; each process group of a job is one")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  app.add_option("--slots", line.slots, "slots of all sessions together")
+  app.add_option("--slots", line.slots, "maximum number of slots of all sessions")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--session-slots", line.session_slots, "slots of one session at most")
+  app.add_option("--session-slots", line.session_slots, "maximum number of slots per session")
       ->check(CLI::Range(1, 8192))
       ->capture_default_str();
-  app.add_option("--memory", line.memory, "MiB for the slots of all sessions together: packets may be large")
+  app.add_option("--memory", line.memory, "maximum memory for the slots of all sessions, in MiB")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--ports", line.ports,
-                 "UDP ports from --listen on: jobs in extended mode are spread over them, so that a flood of one job "
-                 "stays on its port")
+  app.add_option(
+         "--ports", line.ports,
+         "number of consecutive UDP ports, starting at --listen; jobs in extended mode are distributed over them, so "
+         "that a flood of one job affects only its port")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   app.add_option("--log-level", line.log_level, "debug, info, warn, error or off")
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
   app.add_option("--embedded", line.embedded,
-                 "start a switch on this machine's loopback and run the command after -- on so many workers")
+                 "start the switch on the loopback interface and run the command after -- as this many workers")
       ->check(CLI::Range(1, 1024));
-  app.add_option("command", line.command, "for --embedded, after --: the program and its arguments");
+  app.add_option("command", line.command, "program and arguments for --embedded, after --");
 }
 
-// Why a command line is refused that would be obeyed in part only: who wrote the rest meant something. Empty if all of
-// it counts.
+// Returns an error if options contradict each other or would be ignored; otherwise an empty text.
 std::string objection(const CLI::App& app, const CommandLine& line) {
   const bool embedded = line.embedded > 0;
   if (embedded && line.command.empty()) {
     return "--embedded needs a command: weft-switch --embedded 2 -- python train.py";
   }
   if (!embedded && !line.command.empty()) {
-    return "'" + line.command.front() + "' is no option; to run a command: weft-switch --embedded 2 -- python train.py";
+    return "'" + line.command.front() +
+           "' is not an option; to run a command: weft-switch --embedded 2 -- python train.py";
   }
-  if (app.count("--jobs") > 0 && line.jobs.empty()) return "--jobs needs a file; without keys, leave it out";
+  if (app.count("--jobs") > 0 && line.jobs.empty()) return "--jobs needs a file; omit it to run without keys";
   for (const std::string name : {"--open", "--multihomed"}) {
     if (app.count(name) == 0) continue;
-    if (app.count("--jobs") > 0) return name + " is for a switch without --jobs: keys admit workers wherever they are";
-    if (embedded) return name + " is not for --embedded, whose workers are on this machine";
+    if (app.count("--jobs") > 0) return name + " cannot be combined with --jobs: keys admit workers from any address";
+    if (embedded) return name + " cannot be combined with --embedded, whose workers run on this machine";
   }
   for (const std::string name : {"--listen", "--control", "--http"}) {
     if (!embedded || app.count(name) == 0 || (name == "--http" && line.http == "off")) continue;
-    return name + " is not for --embedded, which takes free ports of this machine's loopback";
+    return name + " cannot be combined with --embedded, which uses free loopback ports";
   }
   return "";
 }
@@ -136,17 +137,17 @@ void announce(const Daemon& daemon, const CommandLine& line) {
                daemon.control_address().describe(),
                daemon.http_address().port != 0 ? daemon.http_address().describe() : "off");
   if (!line.jobs.empty()) {
-    spdlog::info("workers are admitted by the keys in {}", line.jobs);
+    spdlog::info("admitting workers with the keys in {}", line.jobs);
   } else if (line.open) {
-    spdlog::warn("workers of any machine are admitted without a key (--open)");
+    spdlog::warn("admitting workers on any machine without a key (--open)");
   } else {
-    spdlog::info("workers of this machine only are admitted: there is neither --jobs nor --open");
+    spdlog::info("admitting only workers on this machine: neither --jobs nor --open is given");
   }
 }
 
-// SIGINT and SIGTERM are waited for, not handled: blocked in every thread, taken by this one.
+// Blocks SIGINT and SIGTERM in all threads; the main thread waits for them with sigtimedwait().
 sigset_t blocked_signals() {
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read the log may go
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of the log may exit
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -163,16 +164,16 @@ void serve(Daemon& daemon, const sigset_t& signals) {
       spdlog::info("{}: stopping; {}", signal == SIGINT ? "SIGINT" : "SIGTERM", daemon.summary());
       return;
     }
-    daemon.look_after();
+    daemon.reclaim_idle();
   }
 }
 
-// The usual soft limit, 1024, is below what the connections that are let in may need.
+// The default soft limit of 1024 descriptors is too low for the maximum number of connections.
 void make_room(const DaemonOptions& options) {
   const auto needed = weft::control::rpc::descriptors_of(options);
-  const auto allowed = weft::control::allow_descriptors(needed);
+  const auto allowed = weft::control::raise_descriptor_limit(needed);
   if (allowed >= needed) return;
-  spdlog::warn("{} descriptors are allowed, {} are needed when all connections are in use; raise the hard limit",
+  spdlog::warn("the limit of {} file descriptors is below the {} needed for all connections; raise the hard limit",
                allowed, needed);
 }
 

@@ -1,4 +1,4 @@
-"""One all_reduce of 16 MiB float32 over links of a limited rate: `sml` beside gloo and Open MPI over TCP, same links.
+"""Compares `sml` with gloo and Open MPI over TCP: one all_reduce of 16 MiB float32 over links of limited rate.
 
     sudo .venv/bin/python benchmarks/aggregation/backends.py [--workers 4 8] [--rate 100]
 
@@ -28,7 +28,7 @@ ADDRESS = "10.77.0"
 
 
 def link_bytes() -> tuple[int, int]:
-    """Sent and received over this worker's link since it is up."""
+    """Bytes sent and received over this worker's link."""
     counts = Path("/sys/class/net/eth0/statistics")
     return int((counts / "tx_bytes").read_text()), int((counts / "rx_bytes").read_text())
 
@@ -36,11 +36,11 @@ def link_bytes() -> tuple[int, int]:
 def time_sum(
     size: int, all_reduce: Callable[[torch.Tensor], object], slowest: Callable[[float], float]
 ) -> dict[str, float]:
-    """Of the sum with the median time, of five; each as slow as its slowest worker."""
+    """Figures of the median of five sums; the time of a sum is that of its slowest worker."""
     figures = []
     for _ in range(5):
         x = torch.ones(ELEMENTS)
-        slowest(0)  # all are here
+        slowest(0)  # wait for all workers
         (sent, received), start = link_bytes(), time.perf_counter()
         all_reduce(x)
         seconds = time.perf_counter() - start
@@ -60,7 +60,7 @@ def work(backend: str, rank: int, size: int) -> None:
         return x.item()
 
     dist.init_process_group(backend, init_method=f"tcp://{ADDRESS}.10:29500", rank=rank, world_size=size)
-    dist.all_reduce(torch.ones(1024))  # connections are made, caches are warm
+    dist.all_reduce(torch.ones(1024))  # opens connections and warms up caches
     figures = time_sum(size, dist.all_reduce, slowest)
     if rank == 0:
         print(json.dumps(figures), flush=True)
@@ -69,7 +69,7 @@ def work(backend: str, rank: int, size: int) -> None:
 
 
 def work_for_mpi() -> None:
-    """A rank of Open MPI, which knows nothing of namespaces."""
+    """A rank of Open MPI."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
@@ -110,8 +110,8 @@ def measure(backend: str, name: str, size: int) -> dict[str, float]:
     return dict(json.loads(output.splitlines()[-1]))
 
 
-# Over TCP and nothing else, as between hosts: all ranks share this machine's name, and would share its memory. The
-# launcher stands in the switch's namespace, where ranks reach it.
+# TCP only, as between hosts: all ranks have the same host name and would use shared memory. The launcher runs in the
+# switch's namespace, where the ranks can reach it.
 OVER_TCP = {
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "tcp,self",
@@ -141,7 +141,7 @@ def measure_mpi(name: str, size: int) -> dict[str, float]:
 
 def compare(size: int, rate: int) -> None:
     name = f"weft-bench-{os.getpid()}"
-    # --segment: single packets, not bursts, cross the links, as they would cross a wire.
+    # --segment: single packets instead of bursts cross the links, as on a wire.
     subprocess.run([NAMESPACES, "up", name, str(size), "--rate", str(rate), "--segment"], check=True)
     listen = ["--listen", f"{ADDRESS}.1:48864", "--control", f"{ADDRESS}.1:50099", "--http", "off", "--open"]
     switch = subprocess.Popen([*inside(name, "switch"), str(SWITCH), *listen, "--log-level", "warn"])
@@ -168,7 +168,9 @@ def compare(size: int, rate: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 8])
-    parser.add_argument("--rate", type=int, default=100, help="Mbit/s of each link, either way (100)")
+    parser.add_argument(
+        "--rate", type=int, default=100, help="rate of each link in Mbit/s, per direction (default 100)"
+    )
     parser.add_argument("--worker", metavar="BACKEND", help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -179,7 +181,7 @@ def main() -> None:
         return work(options.worker, options.rank, options.workers[0])
     if subprocess.run([NAMESPACES, "possible"], check=False).returncode != 0:
         raise SystemExit("backends: this machine does not permit network namespaces")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("backends: told to stop"))  # namespaces outlive a killed process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("backends: terminated"))  # namespaces outlive a killed process
     for size in options.workers:
         compare(size, options.rate)
 

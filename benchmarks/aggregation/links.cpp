@@ -1,8 +1,8 @@
-// Sums over links of a limited rate, and over links that lose packets: network namespaces, real packets.
+// Sums between network namespaces over links with limited rate or packet loss.
 //
-// links <loss percent> <rate in Mbit/s, 0 for no limit> [workers...]: time of one sum of 16 MiB float32 and the bytes
-// that crossed a worker's link, one JSON line a figure; the ratio is to the time that the bytes alone would take, 0
-// without a limit.
+// links <loss percent> <rate in Mbit/s, 0 for no limit> [workers...]: prints one JSON line per figure: the time of one
+// sum of 16 MiB float32 and the bytes sent over a worker's link. The ratio is relative to the transmission time of the
+// bytes; 0 without a limit.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -53,7 +53,7 @@ void measure(int workers, const std::string& loss, double rate) {
   const WorkerStatistics statistics = job.sessions[0]->statistics();
   std::printf(
       "{\"name\": \"aggregation/links/%d/loss_%s\", \"value\": %.3f, \"unit\": \"s\", \"peer\": \"%.1f MB sent on "
-      "each link, %llu packets again, payload alone %.3f s\", \"ratio\": %.3f}\n",
+      "each link, %llu packets retransmitted, payload alone %.3f s\", \"ratio\": %.3f}\n",
       workers, loss.c_str(), seconds, megabytes, static_cast<unsigned long long>(statistics.retransmissions), least,
       least > 0 ? seconds / least : 0.0);
   std::fflush(stdout);

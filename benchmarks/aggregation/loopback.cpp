@@ -1,8 +1,7 @@
-// Sums through a switch on this host's loopback: bandwidth, and processor time for each packet.
+// Sums through a switch on the loopback interface: bandwidth and CPU time per packet.
 //
-// loopback [workers [window [part of a case's name [rounds]]]]: prints one JSON line a figure; ratios are against what
-// docs/aggregation.md promises, and against an echo: the same packets in and out without a look into them, which is
-// what the kernel takes.
+// loopback [workers [window [part of a case's name [rounds]]]]: prints one JSON line per figure. Ratios are relative to
+// fixed targets and to an echo of the same packets, which measures the kernel's share.
 #include <pthread.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 #include <vector>
 
 #include "tests/aggregation/live_job.h"
-#include "weft/aggregation/packet.h"
+#include "weft/aggregation/packet/packet.h"
 
 namespace {
 
@@ -49,14 +48,14 @@ void report(const std::string& name, double value, const char* unit, const std::
 }
 
 struct Figures {
-  double gigabits = 0;  // of the best round: the machine may be busy
+  double gigabits = 0;  // of the best round, because the machine may be busy
   double median_gigabits = 0;
-  double switch_nanoseconds = 0;  // per packet that it received, with all that it sent
+  double switch_nanoseconds = 0;  // per received packet, including sending
   double worker_nanoseconds = 0;  // per packet sent and received
   double retransmitted = 0;       // share of packets
 };
 
-// Sends every packet back to where it came from.
+// Returns every packet to its sender.
 class Echo {
  public:
   explicit Echo(const UdpOptions& options) : transport_(options), thread_([this] { run(); }) {}
@@ -87,7 +86,7 @@ class Echo {
   std::thread thread_;
 };
 
-// Keeps `window` packets under way until `count` have come back.
+// Keeps `window` packets in flight until `count` have returned.
 void ask(UdpTransport& transport, const Address& echo, std::size_t packet_bytes, std::size_t window,
          std::size_t count) {
   const std::vector<std::byte> packets(window * packet_bytes);
@@ -105,13 +104,13 @@ void ask(UdpTransport& transport, const Address& echo, std::size_t packet_bytes,
     const bool any = transport.receive(std::chrono::seconds(5), [&](const PacketRun& run) {
       run.for_each([&](std::span<const std::byte>) { ++came; });
     });
-    if (!any) throw std::runtime_error("loopback: the echo lost packets");
+    if (!any) throw std::runtime_error("loopback: no echo for 5 seconds; packets were lost");
     back += came;
     send(came);
   }
 }
 
-// Of an echo's processor time, for each packet of this job's size that it receives and sends.
+// CPU time of an echo per packet of this job's size, in nanoseconds.
 double echo_nanoseconds(const LiveOptions& options) {
   UdpOptions udp;
   udp.local = kLoopback;
@@ -130,7 +129,7 @@ double echo_nanoseconds(const LiveOptions& options) {
   return 1e9 * echo.cpu_seconds() / (static_cast<double>(count) * options.workers);
 }
 
-// As a switch's daemon does unless told otherwise.
+// Listens on all addresses, like the daemon by default.
 UdpOptions on_all_addresses() {
   UdpOptions options = LiveSwitch::switch_options();
   options.local = {};
@@ -176,12 +175,12 @@ void run(const std::string& name, const LiveOptions& options) {
   const Figures figures = measure<Number>(options);
   const double echo = (echo_before + echo_nanoseconds(options)) / 2;
   const std::string full = name + "/" + std::to_string(options.workers);
-  report("bandwidth/" + full, figures.median_gigabits, "Gbit/s", "promised 4 Gbit/s",
+  report("bandwidth/" + full, figures.median_gigabits, "Gbit/s", "target 4 Gbit/s",
          figures.median_gigabits / kPromisedGigabits);
-  report("switch_cpu_per_packet/" + full, figures.switch_nanoseconds, "ns", "promised 400 ns",
+  report("switch_cpu_per_packet/" + full, figures.switch_nanoseconds, "ns", "target 400 ns",
          figures.switch_nanoseconds / kPromisedNanoseconds);
-  report("switch_cpu_beside_echo/" + full, figures.switch_nanoseconds, "ns", "echo " + std::to_string(echo) + " ns",
-         figures.switch_nanoseconds / echo);
+  report("switch_cpu_relative_to_echo/" + full, figures.switch_nanoseconds, "ns",
+         "echo " + std::to_string(echo) + " ns", figures.switch_nanoseconds / echo);
   report("worker_cpu_per_packet/" + full, figures.worker_nanoseconds, "ns",
          "retransmitted " + std::to_string(figures.retransmitted), 1);
 }

@@ -1,4 +1,4 @@
-// Forward and backward of all_reduce and of a sendrecv ring, against raw MPI into memory allocated beforehand.
+// Compares forward and backward of all_reduce and a sendrecv ring with plain MPI on preallocated memory.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <mpi.h>
@@ -18,8 +18,8 @@ int calls_for(std::int64_t elements) {
 
 int repeats_for(std::int64_t elements) { return elements > (1 << 22) ? 7 : 21; }
 
-void all_reduce(std::int64_t elements, const weft::Comm& comm) {
-  const auto raw_comm = weft::mpi::CommunicatorView(MPI_COMM_WORLD).dup("raw");
+void all_reduce(std::int64_t elements, const weft::CommunicatorPtr& comm) {
+  const auto raw_comm = weft::mpi::CommView(MPI_COMM_WORLD).dup("raw");
   const auto count = static_cast<int>(elements);
   std::vector<float> in(static_cast<std::size_t>(elements), 1), out(in), gradient(in), result(in);
   const at::Tensor g = at::ones({elements});
@@ -48,8 +48,8 @@ void all_reduce(std::int64_t elements, const weft::Comm& comm) {
   }
 }
 
-void ring(std::int64_t elements, const weft::Comm& comm) {
-  const auto raw_comm = weft::mpi::CommunicatorView(MPI_COMM_WORLD).dup("raw");
+void ring(std::int64_t elements, const weft::CommunicatorPtr& comm) {
+  const auto raw_comm = weft::mpi::CommView(MPI_COMM_WORLD).dup("raw");
   const auto count = static_cast<int>(elements);
   std::vector<float> in(static_cast<std::size_t>(elements), 1), out(in);
   const int next = (comm->rank() + 1) % comm->size();
@@ -79,7 +79,7 @@ void ring(std::int64_t elements, const weft::Comm& comm) {
 
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
-  const weft::Comm comm = weft::world();
+  const weft::CommunicatorPtr comm = weft::world();
   for (const std::int64_t elements :
        {std::int64_t{1}, std::int64_t{1} << 10, std::int64_t{1} << 16, std::int64_t{1} << 20, std::int64_t{1} << 24}) {
     all_reduce(elements, comm);

@@ -1,4 +1,4 @@
-"""Python's cost of forward + backward: weft against `view_as`, mpi-free, and against torch.distributed over gloo.
+"""Overhead of Python in forward and backward: weft against `view_as`, without MPI, and torch.distributed over gloo.
 
 mpirun -n 2 python benchmarks/collective/python_overhead.py
 """
@@ -63,7 +63,7 @@ def measure(size: int) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     comm = weft.world()
-    # gloo needs an address of its own; the ranks share a machine here.
+    # gloo needs an address; the ranks share one machine.
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29511")
     dist.init_process_group("gloo", rank=comm.rank, world_size=comm.size)

@@ -1,5 +1,5 @@
-// Images a second: reading a set whole, as tiles, as shards and from a cache; and making batches, with and without
-// prefetching while something computes. MNIST, or its sample; WEFT_DATA names another folder.
+// Throughput (images/s) of reading a set whole, as tiles, as shards and from a cache, and of making batches with and
+// without prefetching during a computation. Uses MNIST from WEFT_DATA, or the sample.
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ using weft::benchmarks::report;
 
 double images_per_second(std::int64_t images, double microseconds) { return 1e6 * images / microseconds; }
 
-void measure_reading(const ImageOrigin& set, weft::mpi::CommunicatorView comm) {
+void measure_reading(const ImageOrigin& set, weft::mpi::CommView comm) {
   const auto folder = std::filesystem::temp_directory_path() / ("weft-loading-" + std::to_string(getpid()));
   const CacheOptions cache{(folder / "part_{rank}.bin").string()};
   const PartOptions whole, tiles{.split = Split::into_tiles(2, 2)}, shards{.split = Split::into_shards(4)};
@@ -38,7 +38,7 @@ void measure_reading(const ImageOrigin& set, weft::mpi::CommunicatorView comm) {
   report("data/read/tile_from_cache", images_per_second(count, times[3]), "whole images", base, "images/s");
 }
 
-// Stands for a network's step: about a millisecond of multiplication.
+// Simulates a training step: about one millisecond of matrix multiplication.
 void compute(const at::Tensor& matrix) { (void)at::mm(matrix, matrix); }
 
 void epoch(Loader& loader, const at::Tensor& matrix) {
@@ -46,7 +46,7 @@ void epoch(Loader& loader, const at::Tensor& matrix) {
   while (loader.next()) compute(matrix);
 }
 
-void measure_batches(const ImageOrigin& set, weft::mpi::CommunicatorView comm) {
+void measure_batches(const ImageOrigin& set, weft::mpi::CommView comm) {
   const PartOptions options;
   const ImagePart part = load_part(set, options);
   Loader plain(part, options, {.prefetch = 0}), ahead(part, options, {.prefetch = 2});
@@ -75,7 +75,7 @@ void measure_batches(const ImageOrigin& set, weft::mpi::CommunicatorView comm) {
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
   const ImageOrigin set = mnist_set().train;
-  measure_reading(set, weft::mpi::CommunicatorView::world());
-  measure_batches(set, weft::mpi::CommunicatorView::world());
+  measure_reading(set, weft::mpi::CommView::world());
+  measure_batches(set, weft::mpi::CommView::world());
   return 0;
 }

@@ -1,5 +1,5 @@
-// Training steps of experiments from their files: images a second on one rank and on all of them, with batches made
-// ahead and then and there; and from the trace, which part of its time training waits for images.
+// Measures training steps of example experiments: images per second on one rank and on all ranks, with and without
+// prefetching, and the share of time that training waits for images.
 //
 // mpirun -n 2 images_per_second <examples/experiments>
 #include <ATen/Parallel.h>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "benchmarks/timing.h"
-#include "weft/experiment/dataset.h"
-#include "weft/experiment/load.h"
-#include "weft/experiment/training.h"
+#include "weft/experiment/file/load.h"
+#include "weft/experiment/training/dataset.h"
+#include "weft/experiment/training/training.h"
 #include "weft/trace/recording.h"
 #include "weft/weft.h"
 
@@ -22,7 +22,7 @@ namespace {
 using namespace weft;
 using experiment::Experiment;
 
-// An experiment that is trained a step at a time, for as long as anybody asks.
+// An experiment that trains one step per call, without end.
 struct Job {
   Experiment description;
   experiment::Mesh mesh;
@@ -30,25 +30,25 @@ struct Job {
   experiment::Dataset data;
   experiment::Training training;
 
-  Job(const Experiment& given, const std::shared_ptr<mpi::Team>& team)
+  Job(const Experiment& given, const std::shared_ptr<Communicator>& communicator)
       : description(given),
-        mesh(team, experiment::plan_ranks(given, team->size())),
+        mesh(communicator, experiment::plan_ranks(given, communicator->size())),
         network(description, mesh),
-        data(experiment::open_dataset(description, mesh.plan(), team->rank(), [](const std::string&) {})),
+        data(experiment::open_dataset(description, mesh.plan(), communicator->rank(), [](const std::string&) {})),
         training(description, mesh, network, *data.train) {}
 };
 
 Experiment from_file(const std::filesystem::path& file, std::int64_t prefetch) {
   Experiment result = experiment::load_experiment(file, {});
-  result.model.epochs = 1'000'000;  // the end of the benchmark ends it
+  result.model.epochs = 1'000'000;  // more than the benchmark needs
   result.model.pretraining.wanted = false;
   result.model.pretraining.initial_epochs = 0;
-  result.dataset.sample = 1;  // epochs of some length
+  result.dataset.sample = 1;  // long epochs
   result.dataset.prefetch = prefetch;
   return result;
 }
 
-// Of the time in steps and in waits for images, the waits' part; of what was recorded on this thread.
+// Returns the share of waiting in the recorded time of steps and waits for images.
 double share_of_waiting() {
   double waiting = 0, working = 0;
   for (const auto& thread : trace::recorded()) {
@@ -71,23 +71,23 @@ double percent_waiting(Job& job, int steps) {
 }
 
 void measure(const std::string& name, const std::filesystem::path& file) {
-  const auto everybody = mpi::Team::world();
-  const auto alone = mpi::Team::adopt(everybody->origin().split(everybody->rank(), 0));
-  const bool first = everybody->rank() == 0;
-  // Only the first rank works alone; the others wait for it in the barrier of compare().
+  const auto world = Communicator::world();
+  const auto alone = Communicator::adopt(world->origin().split(world->rank(), 0));
+  const bool first = world->rank() == 0;
+  // Only rank 0 trains alone; the others wait in the barrier of compare().
   const auto one = first ? std::make_unique<Job>(from_file(file, 2), alone) : nullptr;
   const auto unprepared = first ? std::make_unique<Job>(from_file(file, 0), alone) : nullptr;
-  Job all(from_file(file, 2), everybody);
+  Job all(from_file(file, 2), world);
   const auto times = benchmarks::compare({{"one rank",
                                            [&] {
                                              if (one) step(*one);
                                            }},
-                                          {"then and there",
+                                          {"without prefetch",
                                            [&] {
                                              if (unprepared) step(*unprepared);
                                            }},
                                           {"all ranks", [&] { step(all); }}},
-                                         8, 5, everybody->origin());
+                                         8, 5, world->origin());
   const double waiting_all = percent_waiting(all, 30);
   if (!first) return;
   const double waiting = percent_waiting(*one, 30);
@@ -95,7 +95,7 @@ void measure(const std::string& name, const std::filesystem::path& file) {
   const auto rate = [&](std::size_t i) {
     return 1e6 * static_cast<double>(all.description.model.batch_size) / times[i];
   };
-  const std::string ranks = std::to_string(everybody->size()) + " ranks";
+  const std::string ranks = std::to_string(world->size()) + " ranks";
   benchmarks::report("experiment/" + name + "/" + ranks, rate(2), "1 rank", rate(0), "images/s");
   benchmarks::report("experiment/" + name + "/1 rank", rate(0), "without prefetch", rate(1), "images/s");
   benchmarks::report("experiment/" + name + "/waiting for images, " + ranks, waiting_all, "1 rank", waiting, "%");
@@ -107,7 +107,7 @@ void measure(const std::string& name, const std::filesystem::path& file) {
 
 int main(int argc, char** argv) {
   const mpi::Environment environment(&argc, &argv);
-  at::set_num_threads(1);  // or one rank alone would have the cores of both
+  at::set_num_threads(1);  // otherwise a single rank would use all ranks' cores
   const std::filesystem::path folder = argc > 1 ? argv[1] : "examples/experiments";
   measure("gb", folder / "mnist_distarray_gb.yaml");
   measure("convnet", folder / "mnist_distarray_convnet.yaml");

@@ -1,4 +1,4 @@
-"""How far LayerParallel's output and gradients are from the plain loop's: the table of docs/layer-parallel.md.
+"""Prints the differences of LayerParallel's output and gradients from a plain loop, for docs/benchmarks.md.
 
 python benchmarks/layer_parallel/convergence.py      (the numbers do not depend on the number of ranks)
 """

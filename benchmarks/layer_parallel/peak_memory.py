@@ -1,4 +1,4 @@
-"""What a rank holds at most while it trains: LayerParallel with C-point storage against the plain loop in one process.
+"""Peak memory per rank in training: LayerParallel with C-point storage against a plain loop in one process.
 
 mpirun -n 2 python benchmarks/layer_parallel/peak_memory.py
 """
@@ -22,16 +22,16 @@ STEPS = 64
 
 
 def resident() -> float:
-    """MiB."""
+    """Returns the resident size in MiB."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / 2**20
 
 
 class Peak:
-    """The largest resident size while it is open, looked at every millisecond, above what was there before."""
+    """Measures the growth of the resident size while the context is open, once per millisecond."""
 
     def __enter__(self) -> Peak:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)  # or what the last one freed would count as there before
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # memory freed by the last measurement must not count as the baseline
         self.before = self.peak = resident()
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self.watch)
@@ -55,7 +55,7 @@ def main() -> None:
     layers = [Convolutions() for _ in range(STEPS)]
     x = image_input().repeat(4, 1, 1, 1)
     network = weft.LayerParallel(world, layers, levels=3, cfactor=4, forward=FORWARD, backward=BACKWARD)
-    for _ in range(2):  # the first round fills pools and caches of torch's own
+    for _ in range(2):  # the first round fills the pools and caches of torch
         with Peak() as split:
             weft.backward(network(x).sum())
         with Peak() as serial:

@@ -1,5 +1,5 @@
-// Forward and backward of deep residual networks: a plain loop over the layers against LayerParallel, serial and by
-// multigrid, on this rank alone and on all of them. With --pool all of them use reused memory (weft/memory).
+// Compares forward and backward of deep residual networks: a loop over the layers, and LayerParallel with one level and
+// with multigrid, on one rank and on all ranks. With --pool all variants use pooled memory (weft/memory).
 #include <torch/torch.h>
 
 #include <memory>
@@ -63,8 +63,8 @@ void clear_gradients(std::vector<Module>& modules) {
 }
 
 template <class Module>
-void benchmark(const std::string& name, int steps, const torch::Tensor& x, const weft::Comm& world,
-               const weft::Comm& alone) {
+void benchmark(const std::string& name, int steps, const torch::Tensor& x, const weft::CommunicatorPtr& world,
+               const weft::CommunicatorPtr& alone) {
   torch::manual_seed(1);
   std::vector<Module> modules;
   for (int i = 0; i < steps; ++i) modules.emplace_back();
@@ -108,8 +108,8 @@ int main(int argc, char** argv) {
   torch::set_num_threads(1);
   const bool pooled = argc > 1 && std::string_view(argv[1]) == "--pool";
   if (pooled) weft::memory::start_pooling();
-  const weft::Comm world = weft::world();
-  const auto alone = weft::mpi::Team::adopt(world->origin().split(world->rank(), 0));
+  const weft::CommunicatorPtr world = weft::world();
+  const auto alone = weft::Communicator::adopt(world->origin().split(world->rank(), 0));
   benchmark<Dense>("dense", 128, torch::randn({100, 64}), world, alone);
   benchmark<Dense>("dense", 512, torch::randn({100, 64}), world, alone);
   benchmark<Convolutions>("conv", 32, torch::randn({50, 4, 28, 28}), world, alone);

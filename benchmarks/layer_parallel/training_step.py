@@ -1,4 +1,4 @@
-"""Forward and backward of deep residual networks from Python: a plain loop over the layers against LayerParallel.
+"""Forward and backward of deep residual networks in Python: a plain loop over the layers against LayerParallel.
 
 mpirun -n 2 python benchmarks/layer_parallel/training_step.py
 """

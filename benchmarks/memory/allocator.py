@@ -1,9 +1,9 @@
-"""A training step of two convolutions with torch's allocator, with the pool, and with malloc told to keep its pages.
+"""Compares torch's allocator, the pool, and malloc tuned to keep its pages, on a training step of two convolutions.
 
 python benchmarks/memory/allocator.py [--sizes 64 256] [--batch 32] [--repeats 5]
 
-Each allocator has a process of its own, because malloc's settings cannot be taken back. Prints the time of a step by
-the clock and of the processor, the pages that it faults in, and the process's peak memory.
+Runs each allocator in a separate process, because malloc's settings cannot be reverted. Prints the wall-clock and
+processor time of a step, its page faults, and the peak memory of the process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def use(allocator: str) -> None:
         libc = ctypes.CDLL(None)
         for setting in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
             if libc.mallopt(setting, 2**31 - 1) != 1:
-                raise RuntimeError("mallopt refused")
+                raise RuntimeError("mallopt failed")
 
 
 def measure(allocator: str, size: int, batch: int, repeats: int) -> dict[str, float]:
@@ -64,7 +64,7 @@ def measure(allocator: str, size: int, batch: int, repeats: int) -> dict[str, fl
     }
 
 
-UNITS = {"step": "ms", "processor time": "ms", "page faults": "a step", "memory": "MiB"}
+UNITS = {"step": "ms", "processor time": "ms", "page faults": "per step", "memory": "MiB"}
 
 
 def compare(size: int, batch: int, repeats: int) -> None:
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
-        "--allocator", choices=["torch", "pool", "malloc"], help="measure this one only, in this process"
+        "--allocator", choices=["torch", "pool", "malloc"], help="measure only this allocator, in this process"
     )
     given = parser.parse_args()
     for size in given.sizes:

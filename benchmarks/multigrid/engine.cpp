@@ -1,13 +1,12 @@
-// What the solver itself costs: a scalar problem whose steps cost next to nothing, against a plain loop of the same
-// steps.
+// Overhead of the solver: a scalar problem with nearly free steps, compared with a plain loop of the same steps.
 #include <chrono>
 #include <string>
 
 #include "benchmarks/timing.h"
+#include "weft/mpi/communicator.h"
 #include "weft/mpi/environment.h"
-#include "weft/mpi/team.h"
+#include "weft/multigrid/problem/typed_problem.h"
 #include "weft/multigrid/solver.h"
-#include "weft/multigrid/typed_problem.h"
 
 namespace {
 
@@ -23,31 +22,31 @@ class Decay : public TypedProblem<double> {
   std::optional<std::int64_t> packed_bytes(const Place& /*place*/) override { return sizeof(double); }
 };
 
-// The same steps through the same virtual function, one state after the other.
+// The same steps through the same virtual function, in a loop.
 void plain_loop(Problem& problem, const TimeHierarchy& hierarchy, std::int64_t steps) {
   State u = problem.initial();
   for (std::int64_t i = 0; i < steps; ++i) u = problem.step(u, hierarchy.step(0, i % kSteps));
 }
 
 void measure(const std::string& name, int levels, const Options& options,
-             const std::shared_ptr<weft::mpi::Team>& team) {
+             const std::shared_ptr<weft::Communicator>& communicator) {
   HierarchyOptions grids;
   grids.max_levels = levels;
   grids.coarsening = 4;
-  Solver solver(TimeHierarchy(kSteps, team->size(), grids), team);
+  Solver solver(TimeHierarchy(kSteps, communicator->size(), grids), communicator);
   Decay problem;
   const std::int64_t evaluations = solver.solve(problem, options).total_steps();
   const auto times =
       weft::benchmarks::compare({{"plain", [&] { plain_loop(problem, solver.hierarchy(), evaluations); }},
                                  {"solver", [&] { solver.solve(problem, options); }}},
-                                20, 11, team->origin());
-  if (team->rank() != 0) return;
+                                20, 11, communicator->origin());
+  if (communicator->rank() != 0) return;
   const double steps = static_cast<double>(evaluations);
-  weft::benchmarks::report("multigrid/" + name + "/per_step/" + std::to_string(team->size()), times[1] / steps,
+  weft::benchmarks::report("multigrid/" + name + "/per_step/" + std::to_string(communicator->size()), times[1] / steps,
                            "plain loop", times[0] / steps);
 }
 
-// Steps that take long enough to hide the engine, against each rank's share of them without any waiting.
+// Steps that take long enough to hide the solver, compared with each rank's share of them without waiting.
 class Busy : public Decay {
  public:
   double step(const double& u, const Step& step) override {
@@ -59,19 +58,20 @@ class Busy : public Decay {
   static constexpr std::chrono::microseconds kWork{50};
 };
 
-void measure_waiting(const Options& options, const std::shared_ptr<weft::mpi::Team>& team) {
+void measure_waiting(const Options& options, const std::shared_ptr<weft::Communicator>& communicator) {
   HierarchyOptions grids;
   grids.max_levels = 3;
   grids.coarsening = 4;
-  Solver solver(TimeHierarchy(256, team->size(), grids), team);
+  Solver solver(TimeHierarchy(256, communicator->size(), grids), communicator);
   Busy problem;
   std::int64_t evaluations = solver.solve(problem, options).total_steps();
   const auto times =
-      weft::benchmarks::compare({{"solver", [&] { solver.solve(problem, options); }}}, 3, 11, team->origin());
-  MPI_Allreduce(MPI_IN_PLACE, &evaluations, 1, MPI_INT64_T, MPI_SUM, team->origin().handle());
-  if (team->rank() != 0) return;
-  const double share = static_cast<double>(evaluations) * static_cast<double>(Busy::kWork.count()) / team->size();
-  weft::benchmarks::report("multigrid/busy_steps/solve/" + std::to_string(team->size()), times[0],
+      weft::benchmarks::compare({{"solver", [&] { solver.solve(problem, options); }}}, 3, 11, communicator->origin());
+  MPI_Allreduce(MPI_IN_PLACE, &evaluations, 1, MPI_INT64_T, MPI_SUM, communicator->origin().handle());
+  if (communicator->rank() != 0) return;
+  const double share =
+      static_cast<double>(evaluations) * static_cast<double>(Busy::kWork.count()) / communicator->size();
+  weft::benchmarks::report("multigrid/busy_steps/solve/" + std::to_string(communicator->size()), times[0],
                            "a rank's share of the steps", share);
 }
 
@@ -79,17 +79,17 @@ void measure_waiting(const Options& options, const std::shared_ptr<weft::mpi::Te
 
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
-  const auto team = weft::mpi::Team::over(weft::mpi::CommunicatorView::world(), "engine");
+  const auto communicator = weft::Communicator::over(weft::mpi::CommView::world(), "engine");
   Options options;
   options.max_iterations = 2;
   options.relaxations = 1;
   options.absolute_tolerance = 0;
-  measure("serial", 1, options, team);
-  measure("three_levels", 3, options, team);
+  measure("serial", 1, options, communicator);
+  measure("three_levels", 3, options, communicator);
   options.storage = Storage::kCPoints;
   options.compute_residual = false;
   options.skip_downcycle = true;
-  measure("three_levels_skip_c_points", 3, options, team);
-  measure_waiting(options, team);
+  measure("three_levels_skip_c_points", 3, options, communicator);
+  measure_waiting(options, communicator);
   return 0;
 }

@@ -1,4 +1,4 @@
-"""The time of one DistributedDataParallel step of a model of 25 million parameters: backend weft against gloo.
+"""Time of a DistributedDataParallel step with 25 million parameters: backend weft against gloo.
 
 mpirun -n 2 python benchmarks/process_group/ddp_step.py
 """

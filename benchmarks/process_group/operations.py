@@ -1,4 +1,4 @@
-"""torch.distributed's operations on backend weft against gloo, in one process.
+"""Operations of torch.distributed on backend weft against gloo, in one process.
 
 mpirun -n 2 python benchmarks/process_group/operations.py [all_reduce,broadcast]
 """
@@ -17,12 +17,12 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from timing import compare, report
 
-SIZES = [1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]  # bytes of one rank's tensor
+SIZES = [1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]  # bytes per rank
 Operation = Callable[[Any], None]
 
 
 def operations(size: int) -> dict[str, Operation]:
-    """Each on tensors of `size` bytes a rank, as a function of the group."""
+    """Returns operations on tensors of `size` bytes per rank, as functions of the group."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     elements = size // 4
     mine, whole, other = torch.ones(elements), torch.ones(elements * ranks), torch.empty(elements * ranks)
@@ -55,7 +55,7 @@ def measure(name: str, operation: Operation, size: int, groups: dict[str, Any]) 
 
 
 def main() -> None:
-    warnings.simplefilter("ignore")  # torch deprecates the names that all versions know
+    warnings.simplefilter("ignore")  # torch deprecates names that all versions support
     torch.set_num_threads(1)
     dist.init_process_group("weft")
     groups = {"weft": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}

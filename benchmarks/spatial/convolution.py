@@ -1,11 +1,11 @@
-"""Two convolutions, 3 -> 64 -> 64 channels of 3x3, forward and backward, on tiles: all ranks against rank 0 alone.
+"""Times two 3x3 convolutions (3 -> 64 -> 64 channels), forward and backward, on tiles and on rank 0 alone.
 
 mpirun -n 2 python benchmarks/spatial/convolution.py [--sizes 64 256] [--batch 32] [--rounds 5] [--pool]
 
-All sides run in the same processes with one thread a rank, so they share allocator settings; while rank 0 computes
-alone the others sleep. Besides the tiles there is a ceiling, the same tiles by plain torch layers without any
-exchange: two ranks share caches and memory, so it is not 2. Prints the time of a step, of its exchanges alone, their
-bytes, each side's peak memory, and what the layers for tiles cost a single rank that has the whole image.
+All sides run in the same processes with one thread per rank, so they share allocator settings. While rank 0 computes
+alone, the other ranks sleep. The ceiling is the same tiles with plain torch layers and no exchange; it is below the
+number of ranks because ranks share caches and memory. Prints the time of a step and of its exchanges, their bytes, the
+peak memory of each side, and the overhead of layers for tiles on a single rank with the whole image.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def report(name: str, value: float, unit: str, peer: str, ratio: float) -> None:
 
 
 def report_times(name: str, times: dict[str, Tensor]) -> None:
-    """Medians; of ratios, of those within a round."""
+    """Reports medians. Ratios are medians of the ratios within each round."""
     for i, clock in enumerate(("step", "processor time")):
         one, wrapped, tiles, ceiling = (times[side][:, i] for side in ("one", "wrapped", "tiles", "ceiling"))
         plain = f"{median(one):.1f} ms"
@@ -57,12 +57,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pool", action="store_true", help="all sides' tensors in reused memory")
+    parser.add_argument("--pool", action="store_true", help="allocate tensors from a memory pool")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.pool:
         weft.memory.pool()
-    grid = spatial.Grid(weft.world().size, 1)
+    grid = spatial.RankGrid(weft.world().size, 1)
     for size in arguments.sizes:
         run(Sides(grid, size, arguments.batch), arguments.rounds)
 

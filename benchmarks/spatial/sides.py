@@ -1,4 +1,4 @@
-"""One step in four ways: plain layers on one rank, layers for tiles on one rank and on all, tiles without exchange."""
+"""Runs a step in four ways: plain layers on one rank, tiles on one or all ranks, and tiles without exchange."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def step(net: nn.Module, x: Tensor | spatial.DistTensor) -> None:
 
 
 def timed(run: Callable[[], None]) -> Tensor:
-    """Milliseconds by the clock and of processor time; the latter stays true on a machine that others use too."""
+    """Returns milliseconds of wall-clock and processor time; the latter is valid on a shared machine too."""
     start, used = time.perf_counter(), time.process_time()
     run()
     return torch.tensor([time.perf_counter() - start, time.process_time() - used]) * 1e3
@@ -44,7 +44,7 @@ def peak_bytes() -> int:
 
 def reset_peak() -> None:
     torch.ops.weft.empty_pool()
-    ctypes.CDLL(None).malloc_trim(0)  # or the other side's freed memory would count
+    ctypes.CDLL(None).malloc_trim(0)  # freed memory of the other side must not count
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
@@ -52,26 +52,26 @@ def reset_peak() -> None:
 class Sides:
     """A square image of three channels, split into strips."""
 
-    def __init__(self, grid: spatial.Grid, size: int, batch: int) -> None:
+    def __init__(self, grid: spatial.RankGrid, size: int, batch: int) -> None:
         self.comm = grid.comm
         self.shape = (batch, 3, size, size)
         self.layout = spatial.Layout(grid, (size, size))
-        self.alone = spatial.Layout(spatial.Grid(1, 1, comm=self.comm.split(self.comm.rank)), (size, size))
+        self.alone = spatial.Layout(spatial.RankGrid(1, 1, comm=self.comm.split(self.comm.rank)), (size, size))
         self.plain, self.tiled = layers(nn.Conv2d), layers(spatial.Conv2d)
 
     def image(self) -> Tensor:
         return torch.randn(self.shape, generator=torch.Generator().manual_seed(1))
 
     def tile(self) -> spatial.DistTensor:
-        """In memory of its own: a view would keep the whole image, which a rank need not have."""
+        """Returns a copy of the tile; a view would keep the whole image in memory."""
         whole = spatial.DistTensor.tile_of(self.image(), self.layout)
         return whole.with_local(whole.local.clone())
 
     def times(self, rounds: int) -> dict[str, Tensor]:
-        """[rounds, 2]: by the clock and of processor time; the slowest rank counts.
+        """Returns [rounds, 2]: wall-clock and processor time of the slowest rank.
 
-        The sides take turns, so that a machine that gets slower does so for all of them. Each is warmed up at its turn:
-        after a change of sizes a step also pays for other memory.
+        The sides take turns, so that a slowdown of the machine affects all of them. Each turn starts with a warm-up,
+        because the first step after a change of sizes also allocates memory.
         """
         image, tile = self.image(), self.tile()
         runs: dict[str, Callable[[], Tensor]] = {
@@ -88,7 +88,7 @@ class Sides:
         return {name: torch.stack(times) for name, times in taken.items()}
 
     def peaks(self) -> tuple[float, float]:
-        """Of rank 0 with the whole image, and of the largest rank with its tile. Before times, which leave memory."""
+        """Returns the peak of rank 0 with the whole image, and the largest peak with tiles. Call before times()."""
         return self._peak_of_one(), self._peak_of_tiles()
 
     def _peak_of_one(self) -> float:
@@ -104,7 +104,7 @@ class Sides:
         return self.comm.all_reduce(torch.tensor(float(peak_bytes())), "max").item()
 
     def _rank_0(self, run: Callable[[], None]) -> Tensor:
-        """The others sleep meanwhile: waiting for a message would take a core."""
+        """Runs on rank 0. The other ranks sleep, because waiting for a message would use a core."""
         flag = Path(tempfile.gettempdir()) / f"weft-benchmark-{os.getppid()}"
         self.comm.barrier()
         taken = torch.zeros(2)
@@ -123,7 +123,7 @@ class Sides:
         return self.comm.all_reduce(timed(run), "max")
 
     def exchange_time(self, channels: int = 64) -> float:
-        """Milliseconds of one halo exchange of the second convolution, forward and backward, by itself."""
+        """Returns the milliseconds of one halo exchange of the second convolution, forward and backward."""
         tile = torch.randn(self.shape[0], channels, *self.layout.tile_sizes())
         plan = self._plan(channels)
         if plan is None:

@@ -1,4 +1,4 @@
-// What a span costs, with and without somebody recording, against an empty loop.
+// The cost of a span while recording is off and on, compared with an empty loop.
 #include "benchmarks/timing.h"
 #include "weft/mpi/environment.h"
 #include "weft/trace/recording.h"
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kSpans = 1'000'000;
 
-// The compiler must not see that nothing happens.
+// Prevents the compiler from removing the loop.
 void keep(int& value) { asm volatile("" : "+r"(value)); }
 
 void empty_loop() {
@@ -32,7 +32,7 @@ void recorded_spans() {
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
   const auto times = weft::benchmarks::compare({{"empty", empty_loop}, {"off", spans}, {"on", recorded_spans}}, 1, 11,
-                                               weft::mpi::CommunicatorView::world());
+                                               weft::mpi::CommView::world());
   const double each = 1000.0 / kSpans;
   weft::benchmarks::report("trace/span/off", times[1] * each, "empty loop", times[0] * each, "ns");
   weft::benchmarks::report("trace/span/recorded", times[2] * each, "empty loop", times[0] * each, "ns");

@@ -1,6 +1,6 @@
-"""mpi4torch's interface on top of weft: MPI communication that torch's autograd and TorchScript can see through.
+"""mpi4torch's interface on top of weft: MPI communication with autograd and TorchScript support.
 
-Importing it initialises MPI with MPI_THREAD_MULTIPLE if nobody has, and then also finalises it at exit.
+Importing it initializes MPI with MPI_THREAD_MULTIPLE, unless MPI is already initialized, and finalizes it at exit.
 """
 
 from ._communicator import COMM_WORLD, MPI_Communicator, comm_from_mpi4py, deactivate_cuda_aware_mpi_support

@@ -1,4 +1,4 @@
-"""The communicator: ranks, and the operations between them."""
+"""MPI_Communicator: a group of ranks and the operations between them."""
 
 import copyreg
 from typing import Any
@@ -13,10 +13,10 @@ from ._handle import WaitHandle
 
 @torch.jit.script
 class MPI_Communicator:
-    """Ranks that communicate. Every method can be differentiated, in Python and in TorchScript.
+    """A group of ranks. All methods are differentiable, in Python and in TorchScript.
 
-    Gradients are those of the sum of all ranks' losses. Axes may be negative. The collective methods check that all
-    ranks call them alike, and throw on all ranks where not.
+    Gradients are those of the sum of all ranks' losses. Axes may be negative. A collective method raises on all ranks
+    if the ranks call it with different arguments.
     """
 
     def __init__(self, comm: torch.classes.mpi4torch.MPI_Comm_Wrapper):
@@ -31,83 +31,83 @@ class MPI_Communicator:
         return self._comm.GetSize()
 
     def Allreduce(self, tensor: torch.Tensor, op: int) -> torch.Tensor:
-        """Reduction of all ranks' tensors, on all ranks."""
+        """Collective. Returns the reduction of all ranks' tensors on all ranks."""
         return self._comm.Allreduce(tensor, op)
 
     def Bcast_(self, tensor: torch.Tensor, root: int) -> torch.Tensor:
-        """The root's tensor, in the memory of ``tensor``, which must not be used further."""
+        """Collective. Returns the root's tensor in the memory of ``tensor``, which must not be used afterwards."""
         return self._comm.Bcast_(tensor, root)
 
     def Reduce_(self, tensor: torch.Tensor, op: int, root: int) -> torch.Tensor:
-        """Reduction on the root, zeros elsewhere, in the memory of ``tensor``, which must not be used further."""
+        """Collective. Like Bcast_, but returns the reduction on the root and zeros on other ranks."""
         return self._comm.Reduce_(tensor, op, root)
 
     def Gather(self, tensor: torch.Tensor, gatheraxis: int, root: int) -> torch.Tensor:
-        """All ranks' tensors one after the other on the root; elsewhere size 0 along the axis."""
+        """Collective. Concatenates all ranks' tensors on the root; other ranks get size 0 along the axis."""
         return self._comm.Gather(tensor, gatheraxis, root)
 
     def Allgather(self, tensor: torch.Tensor, gatheraxis: int) -> torch.Tensor:
-        """All ranks' tensors one after the other, on all ranks."""
+        """Collective. Concatenates all ranks' tensors on all ranks."""
         return self._comm.Allgather(tensor, gatheraxis)
 
     def Scatter(self, tensor: torch.Tensor, scatteraxis: int, numelem: int, root: int) -> torch.Tensor:
-        """The next ``numelem`` slices of the root's tensor; what the other ranks pass as tensor does not matter."""
+        """Collective. Returns the next ``numelem`` slices of the root's tensor; other ranks' tensors are ignored."""
         return self._comm.Scatter(tensor, scatteraxis, numelem, root)
 
     def Alltoall(self, tensor: torch.Tensor, gatheraxis: int, scatteraxis: int, numelem: int) -> torch.Tensor:
-        """As a Gather followed by a Scatter of ``numelem`` slices, without a root. Equal axes repartition."""
+        """Collective. Like Gather, then Scatter of ``numelem`` slices, without a root. Equal axes repartition."""
         return self._comm.Alltoall(tensor, gatheraxis, scatteraxis, numelem)
 
     def Isend(self, tensor: torch.Tensor, dest: int, tag: int) -> WaitHandle:
-        """Starts to send; the tensor must stay unchanged until ``Wait``."""
+        """Starts a send. Do not modify the tensor before ``Wait``."""
         return WaitHandle(self._comm.Isend(tensor, dest, tag))
 
     def Irecv(self, tensor: torch.Tensor, source: int, tag: int) -> WaitHandle:
-        """Starts to receive into the memory of ``tensor``; ``Wait`` returns it."""
+        """Starts a receive into the memory of ``tensor``; ``Wait`` returns it."""
         return WaitHandle(self._comm.Irecv(tensor, source, tag))
 
     def Wait(self, waithandle: WaitHandle) -> torch.Tensor:
-        """Blocks; returns what was received or reduced, or the tensor that was sent."""
+        """Blocks until completion; returns the received, reduced or sent tensor. Call it once per handle."""
         return self._comm.Wait(waithandle._handle)
 
     def Send(self, tensor: torch.Tensor, dest: int, tag: int) -> torch.Tensor:
-        """Sends, and returns the tensor; make the loss depend on it, or its gradient is never asked for."""
+        """Sends and returns the tensor. The loss must depend on the result, or its gradient is never requested."""
         return self._comm.Send(tensor, dest, tag)
 
     def Recv(self, tensor: torch.Tensor, source: int, tag: int) -> torch.Tensor:
         """Receives into the memory of ``tensor`` and returns it."""
         return self._comm.Recv(tensor, source, tag)
 
-    # Not in mpi4torch:
+    # Extensions of mpi4torch's interface
 
     def Sendrecv(
         self, sendtensor: torch.Tensor, dest: int, sendtag: int, recvtensor: torch.Tensor, source: int, recvtag: int
     ) -> torch.Tensor:
-        """Sends and receives at once; the result depends on both, so no dummies are needed."""
+        """Sends and receives at the same time. The result depends on both, so no dummies are needed."""
         return self._comm.Sendrecv(sendtensor, dest, sendtag, recvtensor, source, recvtag)
 
     def Reduce_scatter(self, tensor: torch.Tensor, op: int, scatteraxis: int, numelem: int) -> torch.Tensor:
-        """The next ``numelem`` slices of the reduction of all ranks' tensors."""
+        """Collective. Returns the next ``numelem`` slices of the reduction of all ranks' tensors."""
         return self._comm.Reduce_scatter(tensor, op, scatteraxis, numelem)
 
     def Scan(self, tensor: torch.Tensor, op: int) -> torch.Tensor:
-        """Reduction over the ranks up to this one."""
+        """Collective. Returns the reduction over ranks 0 to this one."""
         return self._comm.Scan(tensor, op)
 
     def Iallreduce(self, tensor: torch.Tensor, op: int) -> WaitHandle:
-        """Starts an Allreduce; only MPI_SUM can be differentiated."""
+        """Collective. Starts an Allreduce; only MPI_SUM is differentiable."""
         return WaitHandle(self._comm.Iallreduce(tensor, op))
 
     def Barrier(self) -> None:
-        """Waits until all ranks are here."""
+        """Collective. Blocks until all ranks have called it."""
         self._comm.Barrier()
 
     def Split(self, color: int, key: int) -> "MPI_Communicator":
-        """Ranks of equal color, ordered by key. A negative color gives a communicator of size 0."""
+        """Collective. Returns the ranks of equal color, ordered by key; with a negative color, size 0."""
         return MPI_Communicator(self._comm.Split(color, key))
 
     def Dup(self) -> "MPI_Communicator":
-        """The same ranks, with traffic of its own."""
+        """Collective. Returns a communicator of the same ranks with separate messages."""
         return MPI_Communicator(self._comm.Dup())
 
 
@@ -119,7 +119,7 @@ def _unpickle(state: str) -> MPI_Communicator:
     return MPI_Communicator(torch.ops.mpi4torch.unpickle(state))
 
 
-# Not as a method: TorchScript would compile it.
+# Not a method, because TorchScript would compile it.
 copyreg.pickle(MPI_Communicator, _reduce)
 
 
@@ -131,7 +131,10 @@ COMM_WORLD = _wrap(weft.world())
 
 
 def comm_from_mpi4py(comm: Any) -> MPI_Communicator:
-    """The ranks of an mpi4py communicator, with traffic of its own. Collective over ``comm``."""
+    """Collective over ``comm``. Returns a communicator of its ranks with separate messages.
+
+    Raises RuntimeError if mpi4py is missing or uses a different MPI library.
+    """
     try:
         import mpi4py.MPI  # noqa: F401
     except ImportError as error:
@@ -140,5 +143,5 @@ def comm_from_mpi4py(comm: Any) -> MPI_Communicator:
 
 
 def deactivate_cuda_aware_mpi_support() -> None:
-    """From now on tensors on other devices go through host memory."""
+    """Stages tensors on other devices through host memory from now on."""
     torch.ops.mpi4torch.deactivate_cuda_aware_mpi_support()

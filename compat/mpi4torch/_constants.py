@@ -1,4 +1,4 @@
-"""The reductions by number, and the special ranks and tags of the MPI in use."""
+"""Numbers of the reductions, and special ranks and tags of the MPI library."""
 
 import torch
 
@@ -17,7 +17,7 @@ MPI_BXOR = 9
 MPI_MINLOC = 10
 MPI_MAXLOC = 11
 
-# Their values differ between MPI libraries; mpi4py's are the same as these.
+# The values depend on the MPI library and equal those of mpi4py.
 MPI_ANY_SOURCE: int = torch.ops.mpi4torch.any_source()
 MPI_ANY_TAG: int = torch.ops.mpi4torch.any_tag()
 MPI_PROC_NULL: int = torch.ops.mpi4torch.proc_null()

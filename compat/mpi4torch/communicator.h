@@ -1,4 +1,4 @@
-// The communicator as TorchScript sees it.
+// The torch class MPI_Comm_Wrapper, mpi4torch's communicator.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -7,30 +7,30 @@
 #include <memory>
 #include <string>
 
-#include "weft/mpi/team.h"
+#include "weft/mpi/communicator.h"
 
 namespace mpi4torch {
 
 class MpiCommWrapper : public torch::CustomClassHolder {
  public:
-  // An absent team stands for MPI_COMM_NULL: a rank that a split left out.
-  explicit MpiCommWrapper(std::shared_ptr<weft::mpi::Team> team) : team_(std::move(team)) {}
+  // A null pointer represents MPI_COMM_NULL, the result of a split on ranks that are not members.
+  explicit MpiCommWrapper(std::shared_ptr<weft::Communicator> communicator) : communicator_(std::move(communicator)) {}
 
   // Throws for MPI_COMM_NULL.
-  [[nodiscard]] const std::shared_ptr<weft::mpi::Team>& team() const;
-  [[nodiscard]] std::int64_t rank() const noexcept { return team_ ? team_->rank() : -1; }
-  [[nodiscard]] std::int64_t size() const noexcept { return team_ ? team_->size() : 0; }
+  [[nodiscard]] const std::shared_ptr<weft::Communicator>& communicator() const;
+  [[nodiscard]] std::int64_t rank() const noexcept { return communicator_ ? communicator_->rank() : -1; }
+  [[nodiscard]] std::int64_t size() const noexcept { return communicator_ ? communicator_->size() : 0; }
 
   // Collective.
   [[nodiscard]] c10::intrusive_ptr<MpiCommWrapper> split(std::int64_t color, std::int64_t key) const;
   [[nodiscard]] c10::intrusive_ptr<MpiCommWrapper> dup() const;
 
-  // The world is the world in every process; any other communicator means something only where it was made.
+  // COMM_WORLD can be unpickled in every process, other communicators only in the process that created them.
   [[nodiscard]] std::string pickled() const;
   [[nodiscard]] static c10::intrusive_ptr<MpiCommWrapper> unpickled(const std::string& state);
 
  private:
-  std::shared_ptr<weft::mpi::Team> team_;
+  std::shared_ptr<weft::Communicator> communicator_;
 };
 
 using CommPtr = c10::intrusive_ptr<MpiCommWrapper>;

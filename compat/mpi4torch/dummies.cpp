@@ -5,17 +5,18 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/library.h>
 
 #include <algorithm>
 
-#include "weft/collective/node.h"
+#include "weft/collective/autograd/node.h"
 
 namespace mpi4torch {
 namespace {
 
 using at::Tensor;
 using torch::autograd::variable_list;
-using weft::collective::Blank;
+using weft::collective::TensorSpec;
 
 struct JoinNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
@@ -24,7 +25,7 @@ struct JoinNode final : torch::autograd::Node {
     return result;
   }
 
-  // With create_graph the zeros depend on the gradient, so that the order also holds for the next derivative.
+  // With create_graph the zeros depend on the gradient, which preserves the order for the next derivative.
   Tensor zeros_for(std::size_t i, const Tensor& gradient) const {
     if (!next_edge(i + 1).is_valid()) return {};
     const Tensor zeros = light_zeros(dummies[i].sizes, dummies[i].options);
@@ -33,7 +34,7 @@ struct JoinNode final : torch::autograd::Node {
 
   [[nodiscard]] std::string name() const override { return "mpi4torch::JoinDummiesBackward"; }
 
-  std::vector<Blank> dummies;
+  std::vector<TensorSpec> dummies;
 };
 
 }  // namespace
@@ -48,8 +49,8 @@ Tensor join_dummies(const Tensor& loopthrough, const std::vector<Tensor>& dummie
                                  [](const Tensor& dummy) { return dummy.defined() && dummy.requires_grad(); });
   if (!joins) return loopthrough;
   TORCH_CHECK(torch::autograd::isDifferentiableType(loopthrough.scalar_type()),
-              "mpi4torch: JoinDummies expects a first ", "argument of a floating or complex type, got ",
-              loopthrough.scalar_type(), ", which carries no gradient");
+              "mpi4torch: JoinDummies expects a first argument of a floating-point or complex type, got ",
+              loopthrough.scalar_type());
   auto node = c10::make_intrusive<JoinNode>();
   torch::autograd::edge_list edges{torch::autograd::impl::gradient_edge(loopthrough)};
   for (const auto& dummy : dummies) {
@@ -62,4 +63,11 @@ Tensor join_dummies(const Tensor& loopthrough, const std::vector<Tensor>& dummie
   return joined;
 }
 
+namespace {
+
+TORCH_LIBRARY_FRAGMENT(mpi4torch, m) {
+  m.def("JoinDummies(Tensor loopthrough, Tensor[] dummies) -> Tensor", &join_dummies);
+}
+
+}  // namespace
 }  // namespace mpi4torch

@@ -1,4 +1,4 @@
-// JoinDummies: makes a tensor depend on others without changing it, which orders communication in backward.
+// JoinDummies: makes a tensor depend on others without changing its value, to order communication in backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +7,11 @@
 
 namespace mpi4torch {
 
-// `loopthrough` itself where no dummy requires grad; else a tensor of the same memory that depends on the dummies,
-// whose gradients are zeros.
+// Returns a tensor with the memory of `loopthrough` that depends on the dummies, whose gradients are zeros;
+// `loopthrough` itself if no dummy requires grad. Throws c10::Error if its type is not differentiable.
 [[nodiscard]] at::Tensor join_dummies(const at::Tensor& loopthrough, const std::vector<at::Tensor>& dummies);
 
-// Zeros that cost no memory: one element seen through strides of 0.
+// Returns zeros that share one element, with strides of 0.
 [[nodiscard]] at::Tensor light_zeros(c10::SymIntArrayRef sizes, const at::TensorOptions& options);
 
 }  // namespace mpi4torch

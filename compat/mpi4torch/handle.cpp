@@ -11,19 +11,19 @@ namespace {
 
 using at::Tensor;
 
-// What the memory of a seal belongs to; the number is what the tensor shows.
-struct Sealed {
+// The memory of the second tensor; the number is the tensor's value.
+struct OwnerStorage {
   std::int64_t number;
   std::shared_ptr<Transfer> transfer;
 };
 
-void drop_sealed(void* sealed) { delete static_cast<Sealed*>(sealed); }
+void delete_storage(void* storage) { delete static_cast<OwnerStorage*>(storage); }
 
-std::shared_ptr<Transfer> unseal(const Handle& handle) {
+std::shared_ptr<Transfer> transfer_of(const Handle& handle) {
   const bool ours = handle.size() == 2 && handle[1].defined() && handle[1].has_storage() &&
-                    handle[1].storage().data_ptr().get_deleter() == &drop_sealed;
-  TORCH_CHECK(ours, "mpi4torch: Wait expects a handle as Isend or Irecv gave it");
-  return static_cast<Sealed*>(handle[1].storage().data_ptr().get_context())->transfer;
+                    handle[1].storage().data_ptr().get_deleter() == &delete_storage;
+  TORCH_CHECK(ours, "mpi4torch: Wait expects a handle that Isend, Irecv or Iallreduce returned");
+  return static_cast<OwnerStorage*>(handle[1].storage().data_ptr().get_context())->transfer;
 }
 
 }  // namespace
@@ -32,18 +32,18 @@ Tensor make_dummy() { return at::zeros({}); }
 
 Handle make_handle(Tensor dummy, std::shared_ptr<Transfer> transfer) {
   static std::atomic<std::int64_t> next{0};
-  auto* sealed = new Sealed{next++, std::move(transfer)};
-  Tensor seal = at::for_blob(&sealed->number, {1}).context(sealed, &drop_sealed).options(at::kLong).make_tensor();
-  return {std::move(dummy), std::move(seal)};
+  auto* storage = new OwnerStorage{next++, std::move(transfer)};
+  Tensor owner = at::for_blob(&storage->number, {1}).context(storage, &delete_storage).options(at::kLong).make_tensor();
+  return {std::move(dummy), std::move(owner)};
 }
 
 Tensor wait(const Handle& handle) {
-  const auto transfer = unseal(handle);
-  TORCH_CHECK(!transfer->finished_,
-              "mpi4torch: Detected bifurcation in MPIWait handle usage. A handle can be waited for ",
-              "once; keep the tensor that Wait returned.");
+  const auto transfer = transfer_of(handle);
+  TORCH_CHECK(
+      !transfer->finished_,
+      "mpi4torch: Detected bifurcation in MPIWait handle usage. Call Wait once per handle and keep its result.");
   Tensor result = transfer->finish(handle[0]);
-  transfer->finished_ = true;  // not before: after a timeout the caller may wait again
+  transfer->finished_ = true;  // only now: the caller may wait again after a timeout
   return result;
 }
 

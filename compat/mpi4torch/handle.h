@@ -1,4 +1,4 @@
-// What Isend, Irecv and Iallreduce return: tensors, because TorchScript can carry those anywhere.
+// The handles that Isend, Irecv and Iallreduce return: lists of tensors, which TorchScript supports everywhere.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@
 
 namespace mpi4torch {
 
-// {dummy, seal}. The dummy's history leads to the operation that started; the seal's memory owns the operation, which
-// is given up when nothing refers to that tensor any more.
+// {dummy, owner}. The autograd history of the dummy contains the start of the operation. The memory of the second
+// tensor owns the operation, which is cancelled when the tensor is destroyed.
 using Handle = std::vector<at::Tensor>;
 
 class Transfer {
@@ -19,7 +19,7 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Blocks, and returns a result that depends on `dummy`. Called once.
+  // Blocks until the operation completes and returns a result that depends on `dummy`. Called once.
   [[nodiscard]] virtual at::Tensor finish(const at::Tensor& dummy) = 0;
 
  private:
@@ -28,10 +28,11 @@ class Transfer {
 };
 
 [[nodiscard]] Handle make_handle(at::Tensor dummy, std::shared_ptr<Transfer> transfer);
-// A tensor for the first place of a handle.
+// Returns a tensor for the first element of a handle.
 [[nodiscard]] at::Tensor make_dummy();
 
-// Throws for a handle that was waited for already, and for tensors that are no handle.
+// Blocks until the operation completes and returns its result. Throws c10::Error if `handle` is not a handle or wait()
+// was already called for it.
 [[nodiscard]] at::Tensor wait(const Handle& handle);
 
 }  // namespace mpi4torch

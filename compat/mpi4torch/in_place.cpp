@@ -5,14 +5,14 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "compat/mpi4torch/refusal.h"
-#include "weft/collective/node.h"
+#include "compat/mpi4torch/check_on_all_ranks.h"
+#include "weft/collective/autograd/node.h"
 
 namespace mpi4torch {
 namespace {
 
 using at::Tensor;
-using weft::collective::Comm;
+using weft::CommunicatorPtr;
 using weft::collective::OperationNode;
 using weft::collective::variable_list;
 
@@ -26,14 +26,14 @@ struct ReuseAdjoint {
 
 }  // namespace
 
-void require_writable(const Tensor& x, const char* name, const Comm& team) {
-  check_on_all_ranks(name, team, [&] {
+void require_writable(const Tensor& x, const char* name, const CommunicatorPtr& communicator) {
+  check_on_all_ranks(name, communicator, [&] {
     TORCH_CHECK(at::has_internal_overlap(x) != at::MemOverlap::Yes, "mpi4torch: ", name,
-                " works in place, and several ", "elements of this tensor share memory; pass a clone");
+                " works in place, but elements of this tensor share memory; pass a clone");
   });
 }
 
-Tensor write_through(const Tensor& x, const Tensor& y, const char* name, const Comm& team) {
+Tensor write_through(const Tensor& x, const Tensor& y, const char* name, const CommunicatorPtr& communicator) {
   Tensor result(x.tensor_data());
   {
     const at::NoGradGuard no_grad;
@@ -41,9 +41,9 @@ Tensor write_through(const Tensor& x, const Tensor& y, const char* name, const C
   }
   if (!y.requires_grad()) return result;
   torch::autograd::impl::set_gradient_edge(result, torch::autograd::impl::gradient_edge(y));
-  // The newest node runs first in backward, so the mistake is reported before anything is sent.
+  // The newest node runs first in backward, so the error occurs before data is sent.
   if (x.requires_grad() && !x.is_leaf()) {
-    weft::collective::record(name, team, {}, {x}, ReuseAdjoint{}, /*tape=*/false);
+    weft::collective::record(name, communicator, {}, {x}, ReuseAdjoint{}, /*tape=*/false);
   }
   return result;
 }

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "weft/collective/autograd/node.h"
 #include "weft/collective/pool.h"
 #include "weft/collective/tensor.h"
 #include "weft/mpi/chunks.h"
@@ -19,7 +20,7 @@ using weft::mpi::check;
 using weft::mpi::Direction;
 using weft::mpi::Label;
 
-// A label and a tensor's memory, wherever they lie, as one MPI type relative to MPI_BOTTOM.
+// An MPI datatype that combines a label and a tensor's memory, with absolute addresses.
 class JointType {
  public:
   JointType(const Label* label, const void* data, std::int64_t bytes) {
@@ -31,7 +32,7 @@ class JointType {
           "MPI_Type_create_struct");
     check(MPI_Type_commit(&type_), "MPI_Type_commit");
   }
-  ~JointType() { MPI_Type_free(&type_); }  // transfers under way keep what they need of it
+  ~JointType() { MPI_Type_free(&type_); }  // MPI keeps it until pending transfers complete
   JointType(const JointType&) = delete;
   JointType& operator=(const JointType&) = delete;
 
@@ -56,23 +57,25 @@ Label label_of(const Tensor& x) {
   return label;
 }
 
-std::string not_asked_for(const void* dest) {
+std::string missing_receive(const void* dest) {
   return ", rank " + std::to_string(*static_cast<const int*>(dest)) +
-         " does not ask for the gradient of a tensor that it sent: its loss does not depend on the handle of that "
-         "Isend, "
-         "or on what Wait or Send returned. Join them with JoinDummies";
+         " does not receive the gradient of a tensor that it sent: its loss depends neither on the handle of that "
+         "Isend nor on the result of Wait or Send. Join them with JoinDummies";
 }
 
-std::string nothing_came(const void* source) {
+std::string missing_message(const void* source) {
   const int rank = *static_cast<const int*>(source);
-  return rank == MPI_ANY_SOURCE ? ", nothing came from any rank" : ", nothing came from rank " + std::to_string(rank);
+  return rank == MPI_ANY_SOURCE ? ", no message arrived from any rank"
+                                : ", no message arrived from rank " + std::to_string(rank);
 }
 
 }  // namespace
 
-OutgoingMessage::OutgoingMessage(const Tensor& x, Comm team, std::int64_t dest, std::int64_t tag,
+OutgoingMessage::OutgoingMessage(const Tensor& x, CommunicatorPtr communicator, std::int64_t dest, std::int64_t tag,
                                  std::int64_t gradient_tag, bool wants_grad)
-    : team_(std::move(team)), dest_(static_cast<int>(dest)), direction_(weft::collective::current_direction()) {
+    : communicator_(std::move(communicator)),
+      dest_(static_cast<int>(dest)),
+      direction_(weft::collective::current_direction()) {
   struct Held {
     Label label;
     Tensor data;
@@ -82,7 +85,7 @@ OutgoingMessage::OutgoingMessage(const Tensor& x, Comm team, std::int64_t dest, 
   held->label.gradient_tag = gradient_tag;
   const JointType type(&held->label, held->data.const_data_ptr(), held->label.bytes);
   request_ = weft::mpi::Request(held);
-  const MPI_Comm channel = team_->channel(direction_).handle();
+  const MPI_Comm channel = communicator_->channel(direction_).handle();
   const int number = static_cast<int>(tag);
   check(MPI_Isend(MPI_BOTTOM, 1, type.get(), dest_, number, channel, request_.add()), "MPI_Isend", channel);
   if (direction_ == Direction::kForward) return;
@@ -91,26 +94,29 @@ OutgoingMessage::OutgoingMessage(const Tensor& x, Comm team, std::int64_t dest, 
 
 void OutgoingMessage::wait() {
   if (direction_ == Direction::kForward) {
-    request_.wait({.operation = "Isend", .team = team_.get()});
+    request_.wait({.operation = "Isend", .communicator = communicator_.get()});
     return;
   }
   try {
-    request_.wait(
-        {.operation = "sending a gradient", .team = team_.get(), .explain = not_asked_for, .subject = &dest_});
+    request_.wait({.operation = "sending a gradient",
+                   .communicator = communicator_.get(),
+                   .explain = missing_receive,
+                   .subject = &dest_});
   } catch (const weft::mpi::TimeoutError& error) {
-    team_->raise_alarm(error.what());
+    communicator_->raise_alarm(error.what());
     throw;
   }
 }
 
 struct IncomingMessage::Memory {
   Label label;
-  Tensor data;  // the buffer itself, or contiguous host memory in its place
+  Tensor data;  // the buffer itself, or contiguous host memory
 };
 
-IncomingMessage::IncomingMessage(const Tensor& buffer, Comm team, std::int64_t source, std::int64_t tag)
+IncomingMessage::IncomingMessage(const Tensor& buffer, CommunicatorPtr communicator, std::int64_t source,
+                                 std::int64_t tag)
     : buffer_(buffer),
-      team_(std::move(team)),
+      communicator_(std::move(communicator)),
       direction_(weft::collective::current_direction()),
       source_(static_cast<int>(source)),
       tag_(static_cast<int>(tag)) {
@@ -118,12 +124,12 @@ IncomingMessage::IncomingMessage(const Tensor& buffer, Comm team, std::int64_t s
   memory_ = std::make_shared<Memory>(
       Memory{{}, direct ? buffer : weft::collective::pooled_empty(buffer.sizes(), buffer.scalar_type())});
   const JointType type(&memory_->label, memory_->data.const_data_ptr(), label_of(buffer).bytes);
-  const MPI_Comm channel = team_->channel(direction_).handle();
+  const MPI_Comm channel = communicator_->channel(direction_).handle();
   check(MPI_Irecv(MPI_BOTTOM, 1, type.get(), source_, tag_, channel, &request_), "MPI_Irecv", channel);
 }
 
-// A handle that nobody waits for must not take a later message, nor wait for a sender that may be gone: what cannot be
-// cancelled any more is left to the Request's graveyard, with the memory that MPI writes into.
+// A dropped handle must neither match a later message nor wait for a sender that may have failed. If MPI cannot cancel
+// the receive any more, the abandoned Request keeps the memory alive.
 IncomingMessage::~IncomingMessage() {
   if (request_ == MPI_REQUEST_NULL || !weft::mpi::Environment::alive()) return;
   MPI_Cancel(&request_);
@@ -137,8 +143,8 @@ bool IncomingMessage::arrived() {
   const int rc = MPI_Test(&request_, &flag, &status);
   int kind = MPI_SUCCESS;
   if (rc != MPI_SUCCESS) MPI_Error_class(rc, &kind);
-  // A longer message than expected still brings its label, from which require_fitting() says what is wrong.
-  if (kind != MPI_ERR_TRUNCATE) check(rc, "MPI_Test", team_->channel(direction_).handle());
+  // A truncated message contains its label, which require_match() uses for the error message.
+  if (kind != MPI_ERR_TRUNCATE) check(rc, "MPI_Test", communicator_->channel(direction_).handle());
   if (flag == 0 && kind == MPI_SUCCESS) return false;
   source_ = status.MPI_SOURCE;
   tag_ = status.MPI_TAG;
@@ -146,9 +152,10 @@ bool IncomingMessage::arrived() {
 }
 
 const Label& IncomingMessage::wait() {
-  weft::mpi::Waiter waiter({.operation = "Irecv", .team = team_.get(), .explain = nothing_came, .subject = &source_});
+  weft::mpi::Waiter waiter(
+      {.operation = "Irecv", .communicator = communicator_.get(), .explain = missing_message, .subject = &source_});
   while (!arrived()) waiter.idle();
-  require_fitting();
+  require_match();
   buffer_.unsafeGetTensorImpl()->bump_version();
   if (!memory_->data.is_same(buffer_)) {
     const at::NoGradGuard no_grad;
@@ -158,25 +165,25 @@ const Label& IncomingMessage::wait() {
   return memory_->label;
 }
 
-void IncomingMessage::require_fitting() const {
+void IncomingMessage::require_match() const {
   const Label expected = label_of(buffer_);
   const Label& label = memory_->label;
   if (label.magic == expected.magic && label.inlined && label.type == expected.type && label.bytes == expected.bytes) {
     return;
   }
-  const std::string sent = label.magic == expected.magic ? label.describe() : "something else";
-  const std::string text = "rank " + std::to_string(team_->rank()) + " receives into " +
+  const std::string sent = label.magic == expected.magic ? label.describe() : "a message of another kind";
+  const std::string text = "rank " + std::to_string(communicator_->rank()) + " receives into " +
                            weft::collective::describe(buffer_) + ", but rank " + std::to_string(source_) + " sent " +
                            sent;
-  team_->raise_alarm(text);
+  communicator_->raise_alarm(text);
   TORCH_CHECK(false, "mpi4torch: ", text);
 }
 
 void IncomingMessage::confirm() const {
-  const MPI_Comm channel = team_->channel(direction_).handle();
+  const MPI_Comm channel = communicator_->channel(direction_).handle();
   weft::mpi::Request request;
   check(MPI_Irecv(nullptr, 0, MPI_BYTE, source_, tag_, channel, request.add()), "MPI_Irecv", channel);
-  request.wait({.operation = "receiving a gradient", .team = team_.get()});
+  request.wait({.operation = "receiving a gradient", .communicator = communicator_.get()});
 }
 
 }  // namespace mpi4torch

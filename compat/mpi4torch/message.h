@@ -1,7 +1,7 @@
-// One tensor from rank to rank, with nothing of autograd: what the differentiable operations send and receive.
+// Sends and receives of one tensor, without autograd.
 //
-// Label and elements travel as one MPI message, and the receive knows its memory when it is posted. So a message moves
-// while its receiver waits in something else: Irecv, Send, Wait in a ring does not block, as MPI promises.
+// Label and elements are one MPI message, and a posted receive already has its memory. MPI can therefore complete a
+// receive while the receiver waits in another call: a ring of Irecv, Send and Wait does not deadlock.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,25 +9,25 @@
 #include <cstdint>
 #include <memory>
 
-#include "weft/collective/operator.h"
-#include "weft/mpi/parcel.h"
+#include "weft/mpi/communicator.h"
+#include "weft/mpi/message/parcel.h"
 #include "weft/mpi/request.h"
 
 namespace mpi4torch {
 
-using weft::collective::Comm;
+using weft::CommunicatorPtr;
 
-// A gradient (a message of the backward direction) is followed by an empty synchronous message: it is delivered only
-// when the other rank has asked for the gradient, so none is ever lost unnoticed.
+// An empty synchronous message follows each gradient (a message of the backward direction). It completes only when the
+// other rank receives the gradient, so a missing receive is detected.
 class OutgoingMessage {
  public:
-  OutgoingMessage(const at::Tensor& x, Comm team, std::int64_t dest, std::int64_t tag, std::int64_t gradient_tag,
-                  bool wants_grad);
-  // Blocks until the memory may be reused and, for a gradient, the other rank has it.
+  OutgoingMessage(const at::Tensor& x, CommunicatorPtr communicator, std::int64_t dest, std::int64_t tag,
+                  std::int64_t gradient_tag, bool wants_grad);
+  // Blocks until the memory may be reused and, for a gradient, until the other rank has received it.
   void wait();
 
  private:
-  Comm team_;
+  CommunicatorPtr communicator_;
   int dest_;
   weft::mpi::Direction direction_;
   weft::mpi::Request request_;
@@ -35,25 +35,24 @@ class OutgoingMessage {
 
 class IncomingMessage {
  public:
-  // Posts a receive into the memory of `buffer`, whatever its strides. MPI_ANY_SOURCE and MPI_ANY_TAG are allowed.
-  IncomingMessage(const at::Tensor& buffer, Comm team, std::int64_t source, std::int64_t tag);
+  // Posts a receive into `buffer`, which may be non-contiguous. MPI_ANY_SOURCE and MPI_ANY_TAG are allowed.
+  IncomingMessage(const at::Tensor& buffer, CommunicatorPtr communicator, std::int64_t source, std::int64_t tag);
   ~IncomingMessage();
   IncomingMessage(const IncomingMessage&) = delete;
   IncomingMessage& operator=(const IncomingMessage&) = delete;
 
-  // Blocks until the message is there. Type and number of elements must be the sender's: if not, this rank throws and
-  // alarms the others.
+  // Blocks until the message arrives. Throws and raises an alarm on the other ranks if dtype or size do not match.
   const weft::mpi::Label& wait();
   [[nodiscard]] int source() const noexcept { return source_; }
 
  private:
-  struct Memory;  // what MPI writes into
+  struct Memory;  // the memory that MPI writes
   bool arrived();
-  void require_fitting() const;
+  void require_match() const;
   void confirm() const;
 
   at::Tensor buffer_;
-  Comm team_;
+  CommunicatorPtr communicator_;
   weft::mpi::Direction direction_;
   int source_;
   int tag_;

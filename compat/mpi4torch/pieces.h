@@ -1,29 +1,30 @@
-// The operations that gather and scatter pieces along an axis.
+// mpi4torch's operations that gather and scatter pieces along an axis.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
-#include "weft/collective/operator.h"
-#include "weft/collective/sizes.h"
+#include "weft/collective/autograd/sizes.h"
+#include "weft/mpi/communicator.h"
 
 namespace mpi4torch {
 
-using weft::collective::Comm;
+using weft::CommunicatorPtr;
 
-// All collective; axes count from the end where they are negative.
-[[nodiscard]] at::Tensor gather(const at::Tensor& x, std::int64_t axis, std::int64_t root, const Comm& team);
-[[nodiscard]] at::Tensor allgather(const at::Tensor& x, std::int64_t axis, const Comm& team);
-// `numelem`: how much this rank gets along the axis; the sum over the ranks is the root's size.
+// All are collective. Negative axes count from the last one.
+[[nodiscard]] at::Tensor gather(const at::Tensor& x, std::int64_t axis, std::int64_t root,
+                                const CommunicatorPtr& communicator);
+[[nodiscard]] at::Tensor allgather(const at::Tensor& x, std::int64_t axis, const CommunicatorPtr& communicator);
+// numelem: the size of this rank's piece along the axis. The sum over the ranks must be the size on the root.
 [[nodiscard]] at::Tensor scatter(const at::Tensor& x, std::int64_t axis, std::int64_t numelem, std::int64_t root,
-                                 const Comm& team);
-// Gather along one axis and scatter along another; along one and the same axis, another partition of what all ranks
-// hold together.
+                                 const CommunicatorPtr& communicator);
+// Gathers along one axis and scatters along another. If both are the same axis, it redistributes the pieces.
 [[nodiscard]] at::Tensor alltoall(const at::Tensor& x, std::int64_t gather_axis, std::int64_t scatter_axis,
-                                  std::int64_t numelem, const Comm& team);
+                                  std::int64_t numelem, const CommunicatorPtr& communicator);
 
-// Collective.
-[[nodiscard]] weft::collective::Sizes numelem_of_all_ranks(const char* name, std::int64_t numelem, const Comm& team);
+// Collective. Returns numelem of every rank. Throws on all ranks if one is negative.
+[[nodiscard]] weft::collective::Sizes numelem_of_all_ranks(const char* name, std::int64_t numelem,
+                                                           const CommunicatorPtr& communicator);
 
 }  // namespace mpi4torch

@@ -8,44 +8,45 @@
 #include "compat/mpi4torch/message.h"
 #include "compat/mpi4torch/peers.h"
 #include "compat/mpi4torch/point_to_point.h"
-#include "weft/collective/node.h"
+#include "weft/collective/autograd/call.h"
+#include "weft/collective/autograd/node.h"
 #include "weft/collective/tensor.h"
 
 namespace mpi4torch {
 namespace {
 
 using at::Tensor;
-using weft::collective::Blank;
 using weft::collective::OperationNode;
+using weft::collective::TensorSpec;
 using weft::collective::variable_list;
 
-// What the nodes of Irecv and of its Wait share. The last three are known from Wait on.
+// Shared by the nodes of Irecv and its Wait, which sets all members but the first.
 struct Received {
-  Blank buffer;
+  TensorSpec buffer;
   bool sender_wants_gradient = false;
   int source = -1;
   std::int64_t gradient_tag = 0;
-  int answered_in = -1;  // the backward pass that sent the gradient
+  int sent_in = -1;  // the backward pass that sent the gradient
 };
 
-Tensor zeros_like(const Blank& blank) { return light_zeros(blank.sizes, blank.options); }
+Tensor zeros_like(const TensorSpec& blank) { return light_zeros(blank.sizes, blank.options); }
 
-// Starts to send and waits at the end of the backward pass: ranks that answer each other cannot block each other.
-// Returns the dummy of the transfer.
-Tensor answer(Received& received, const Tensor& gradient, const Comm& team) {
-  received.answered_in = torch::autograd::get_current_graph_task_id();
-  const Handle handle = isend(gradient, received.source, received.gradient_tag, team);
+// Starts to send the gradient and waits at the end of the backward pass, so that ranks that send gradients to each
+// other do not deadlock. Returns the dummy of the transfer.
+Tensor send_gradient(Received& received, const Tensor& gradient, const CommunicatorPtr& communicator) {
+  received.sent_in = torch::autograd::get_current_graph_task_id();
+  const Handle handle = isend(gradient, received.source, received.gradient_tag, communicator);
   torch::autograd::Engine::get_default_engine().queue_callback([handle] { static_cast<void>(wait(handle)); });
   return handle[0];
 }
 
-// Where nobody used the result but something depends on the handle, the sender still gets its zeros.
+// Sends zeros if backward reaches the handle but not the result of Wait.
 struct IrecvAdjoint {
   std::shared_ptr<Received> received;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     std::vector<Tensor> before{g[0]};
-    if (received->sender_wants_gradient && received->answered_in != torch::autograd::get_current_graph_task_id()) {
-      before.push_back(answer(*received, zeros_like(received->buffer), node.team()));
+    if (received->sender_wants_gradient && received->sent_in != torch::autograd::get_current_graph_task_id()) {
+      before.push_back(send_gradient(*received, zeros_like(received->buffer), node.communicator()));
     }
     return {join_dummies(zeros_like(received->buffer), before)};
   }
@@ -55,27 +56,27 @@ struct WaitAdjoint {
   std::shared_ptr<Received> received;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     if (!received->sender_wants_gradient) return {join_dummies(make_dummy(), {g[0]})};
-    return {join_dummies(make_dummy(), {answer(*received, g[0], node.team()), g[0]})};
+    return {join_dummies(make_dummy(), {send_gradient(*received, g[0], node.communicator()), g[0]})};
   }
 };
 
 class Receiving final : public Transfer {
  public:
-  Receiving(const Tensor& buffer, Comm team, std::shared_ptr<Received> received)
-      : memory_(buffer.tensor_data()), team_(std::move(team)), received_(std::move(received)) {}
+  Receiving(const Tensor& buffer, CommunicatorPtr communicator, std::shared_ptr<Received> received)
+      : memory_(buffer.tensor_data()), communicator_(std::move(communicator)), received_(std::move(received)) {}
 
   void start(std::int64_t source, std::int64_t tag) {
-    message_ = std::make_unique<IncomingMessage>(memory_, team_, source, tag);
+    message_ = std::make_unique<IncomingMessage>(memory_, communicator_, source, tag);
   }
 
   [[nodiscard]] Tensor finish(const Tensor& dummy) override {
-    const weft::mpi::OperationScope scope("Wait", team_.get());
+    const weft::mpi::OperationScope scope("Wait", communicator_.get());
     if (message_) receive();
     Tensor result = std::exchange(memory_, Tensor());
     const bool differentiable = torch::autograd::isDifferentiableType(result.scalar_type());
     const bool wanted = received_->sender_wants_gradient || dummy.requires_grad();
     if (wanted && differentiable && c10::GradMode::is_enabled()) {
-      weft::collective::record("Wait", team_, {dummy}, {result}, WaitAdjoint{received_}, /*tape=*/false);
+      weft::collective::record("Wait", communicator_, {dummy}, {result}, WaitAdjoint{received_}, /*tape=*/false);
     }
     return result;
   }
@@ -90,36 +91,37 @@ class Receiving final : public Transfer {
   }
 
   Tensor memory_;
-  Comm team_;
+  CommunicatorPtr communicator_;
   std::shared_ptr<Received> received_;
-  std::unique_ptr<IncomingMessage> message_;  // none from MPI_PROC_NULL
+  std::unique_ptr<IncomingMessage> message_;  // null for MPI_PROC_NULL
 };
 
 }  // namespace
 
-Handle irecv(const Tensor& buffer, std::int64_t source, std::int64_t tag, const Comm& team) {
-  const weft::mpi::OperationScope scope("Irecv", team.get());
-  team->enter();
+Handle irecv(const Tensor& buffer, std::int64_t source, std::int64_t tag, const CommunicatorPtr& communicator) {
+  const weft::mpi::OperationScope scope("Irecv", communicator.get());
+  communicator->enter();
   require_sendable(buffer);
   at::assert_no_internal_overlap(buffer);
   auto received = std::make_shared<Received>();
-  received->buffer = Blank(buffer);
-  auto receiving = std::make_shared<Receiving>(buffer, team, received);
+  received->buffer = TensorSpec(buffer);
+  auto receiving = std::make_shared<Receiving>(buffer, communicator, received);
   if (source != MPI_PROC_NULL) {
-    if (source != MPI_ANY_SOURCE) weft::collective::require_rank(source, team->size(), "source");
-    if (tag != MPI_ANY_TAG) require_tag(tag, team);
+    if (source != MPI_ANY_SOURCE) weft::collective::require_rank(source, communicator->size(), "source");
+    if (tag != MPI_ANY_TAG) require_tag(tag, communicator);
     receiving->start(source, tag);
   }
   Tensor dummy = make_dummy();
   if (buffer.requires_grad() && c10::GradMode::is_enabled()) {
-    weft::collective::record("Irecv", team, {buffer}, {dummy}, IrecvAdjoint{std::move(received)}, /*tape=*/false);
+    weft::collective::record("Irecv", communicator, {buffer}, {dummy}, IrecvAdjoint{std::move(received)},
+                             /*tape=*/false);
   }
   return make_handle(std::move(dummy), std::move(receiving));
 }
 
-Tensor recv(const Tensor& buffer, std::int64_t source, std::int64_t tag, const Comm& team) {
-  const weft::mpi::OperationScope scope("Recv", team.get());
-  return wait(irecv(buffer, source, tag, team));
+Tensor recv(const Tensor& buffer, std::int64_t source, std::int64_t tag, const CommunicatorPtr& communicator) {
+  const weft::mpi::OperationScope scope("Recv", communicator.get());
+  return wait(irecv(buffer, source, tag, communicator));
 }
 
 }  // namespace mpi4torch

@@ -3,16 +3,17 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include "compat/mpi4torch/check_on_all_ranks.h"
 #include "compat/mpi4torch/in_place.h"
 #include "compat/mpi4torch/pieces.h"
-#include "compat/mpi4torch/refusal.h"
 #include "weft/collective/all_reduce.h"
+#include "weft/collective/autograd/node.h"
+#include "weft/collective/autograd/reduction.h"
+#include "weft/collective/autograd/tape.h"
 #include "weft/collective/broadcast.h"
 #include "weft/collective/reduce.h"
 #include "weft/collective/reduce_scatter.h"
-#include "weft/collective/reduction.h"
 #include "weft/collective/scan.h"
-#include "weft/collective/tape.h"
 
 namespace mpi4torch {
 namespace {
@@ -36,24 +37,24 @@ struct NoAdjoint {
   }
 };
 
-// run(x, op) with weft's derivative, or with one that throws where there is none.
+// Calls run(x, op). If the reduction has no derivative, backward throws.
 template <class Run>
-Tensor reduced(const char* name, const Tensor& x, std::int64_t number, const Comm& team, Run&& run) {
-  const weft::mpi::OperationScope scope(name, team.get());
+Tensor reduced(const char* name, const Tensor& x, std::int64_t number, const CommunicatorPtr& communicator, Run&& run) {
+  const weft::mpi::OperationScope scope(name, communicator.get());
   const weft::collective::TapeScope no_tape(false);
-  const ReduceOp op = reduction(number, name, team);
+  const ReduceOp op = reduction(number, name, communicator);
   if (weft::collective::is_differentiable(op)) return run(x, op);
   Tensor y = run(x.detach(), op);
   if (x.requires_grad() && c10::GradMode::is_enabled()) {
-    weft::collective::record(name, team, {x}, {y}, NoAdjoint{op}, /*tape=*/false);
+    weft::collective::record(name, communicator, {x}, {y}, NoAdjoint{op}, /*tape=*/false);
   }
   return y;
 }
 
 }  // namespace
 
-ReduceOp reduction(std::int64_t op, const char* name, const Comm& team) {
-  check_on_all_ranks(name, team, [&] {
+ReduceOp reduction(std::int64_t op, const char* name, const CommunicatorPtr& communicator) {
+  check_on_all_ranks(name, communicator, [&] {
     TORCH_CHECK(op != kMinLoc && op != kMaxLoc, "mpi4torch: Collective operation not supported! MPI_MINLOC and ",
                 "MPI_MAXLOC reduce pairs of a value and a rank, and a tensor holds no pairs. Use MPI_MIN or MPI_MAX.");
     TORCH_CHECK(op >= 0 && op < kMinLoc, "mpi4torch: Collective operation not supported! Expected one of the ",
@@ -62,36 +63,37 @@ ReduceOp reduction(std::int64_t op, const char* name, const Comm& team) {
   return kReductions[op];
 }
 
-Tensor allreduce(const Tensor& x, std::int64_t op, const Comm& team) {
-  return reduced("Allreduce", x, op, team,
-                 [&](const Tensor& in, ReduceOp how) { return weft::collective::all_reduce(in, team, how); });
+Tensor allreduce(const Tensor& x, std::int64_t op, const CommunicatorPtr& communicator) {
+  return reduced("Allreduce", x, op, communicator,
+                 [&](const Tensor& in, ReduceOp how) { return weft::collective::all_reduce(in, communicator, how); });
 }
 
-Tensor reduce_in_place(const Tensor& x, std::int64_t op, std::int64_t root, const Comm& team) {
-  require_writable(x, "Reduce_", team);
-  const Tensor y = reduced("Reduce_", x, op, team, [&](const Tensor& in, ReduceOp how) {
-    return weft::collective::reduce(in, team, how, root);
+Tensor reduce_in_place(const Tensor& x, std::int64_t op, std::int64_t root, const CommunicatorPtr& communicator) {
+  require_writable(x, "Reduce_", communicator);
+  const Tensor y = reduced("Reduce_", x, op, communicator, [&](const Tensor& in, ReduceOp how) {
+    return weft::collective::reduce(in, communicator, how, root);
   });
-  return write_through(x, y, "Reduce_", team);
+  return write_through(x, y, "Reduce_", communicator);
 }
 
-Tensor broadcast_in_place(const Tensor& x, std::int64_t root, const Comm& team) {
-  const weft::mpi::OperationScope scope("Bcast_", team.get());
+Tensor broadcast_in_place(const Tensor& x, std::int64_t root, const CommunicatorPtr& communicator) {
+  const weft::mpi::OperationScope scope("Bcast_", communicator.get());
   const weft::collective::TapeScope no_tape(false);
-  require_writable(x, "Bcast_", team);
-  return write_through(x, weft::collective::broadcast(x, team, root), "Bcast_", team);
+  require_writable(x, "Bcast_", communicator);
+  return write_through(x, weft::collective::broadcast(x, communicator, root), "Bcast_", communicator);
 }
 
-Tensor reduce_scatter(const Tensor& x, std::int64_t op, std::int64_t axis, std::int64_t numelem, const Comm& team) {
-  return reduced("Reduce_scatter", x, op, team, [&](const Tensor& in, ReduceOp how) {
-    const auto sizes = numelem_of_all_ranks("Reduce_scatter", numelem, team);
-    return weft::collective::reduce_scatter(in, team, how, axis, sizes);
+Tensor reduce_scatter(const Tensor& x, std::int64_t op, std::int64_t axis, std::int64_t numelem,
+                      const CommunicatorPtr& communicator) {
+  return reduced("Reduce_scatter", x, op, communicator, [&](const Tensor& in, ReduceOp how) {
+    const auto sizes = numelem_of_all_ranks("Reduce_scatter", numelem, communicator);
+    return weft::collective::reduce_scatter(in, communicator, how, axis, sizes);
   });
 }
 
-Tensor scan(const Tensor& x, std::int64_t op, const Comm& team) {
-  return reduced("Scan", x, op, team,
-                 [&](const Tensor& in, ReduceOp how) { return weft::collective::scan(in, team, how); });
+Tensor scan(const Tensor& x, std::int64_t op, const CommunicatorPtr& communicator) {
+  return reduced("Scan", x, op, communicator,
+                 [&](const Tensor& in, ReduceOp how) { return weft::collective::scan(in, communicator, how); });
 }
 
 }  // namespace mpi4torch

@@ -1,7 +1,7 @@
-"""SwitchML's PyTorch plugin, by weft: ``import torch_switchml``, then ``init_process_group(backend="sml")``.
+"""weft's version of SwitchML's PyTorch plugin: ``import torch_switchml``, then ``init_process_group("sml")``.
 
-The configuration file is SwitchML's. Unlike the original it has all collectives (those that no switch sums take MPI or
-gloo), asynchronous operations, timeouts, and errors in place of aborts; NaN and Inf arrive.
+The configuration file is SwitchML's. Unlike the original, this plugin supports all collectives (through MPI or gloo if
+the switch cannot sum them), asynchronous operations and timeouts, preserves NaN and Inf, and raises errors.
 """
 
 import weft_autoload

@@ -1,6 +1,6 @@
 """torchbraid's interface on top of weft: layer-parallel training by multigrid in time.
 
-``LayerParallel`` takes mpi4py communicators and torchbraid's arguments, and is solved by ``weft.LayerParallel``.
+``LayerParallel`` takes mpi4py communicators and torchbraid's arguments, and uses ``weft.LayerParallel``.
 """
 
 from . import test_cbs, utils

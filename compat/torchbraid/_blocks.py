@@ -1,7 +1,7 @@
-"""The layers of a network: this rank's own, and empty models of the others' for coarse steps that borrow weights.
+"""The layers of a network: those of this rank, and models of other layers for coarse steps, which borrow weights.
 
-torchbraid's coarsening factors and levels may be set after the layers were made, and with them changes whose weights a
-rank borrows. So models of all layers are kept, but without memory for their weights, which come from the owners anyway.
+Programs may set coarsening factors and levels after the layers were created, which changes the borrowed layers. Each
+rank therefore keeps models of all layers, without memory for the weights, which the owners send.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Block = Callable[[], nn.Module]
 
 
 def expand(blocks: Block | Sequence[Block], steps: int | Sequence[int]) -> list[tuple[Block, bool]]:
-    """The function that makes each layer, and whether the layer stands alone (count 1: no residual)."""
+    """Returns, for each layer, its factory and whether its block has one step (no residual)."""
     makers, counts = _as_list(blocks), _as_list(steps)
     if len(makers) != len(counts) or _is_list(blocks) != _is_list(steps):
         raise ValueError(
@@ -28,7 +28,7 @@ def expand(blocks: Block | Sequence[Block], steps: int | Sequence[int]) -> list[
         )
     for maker, count in zip(makers, counts, strict=True):
         if not callable(maker):
-            raise TypeError(f"torchbraid (weft): expected functions that build layers, got {type(maker).__name__}")
+            raise TypeError(f"torchbraid (weft): expected functions that create layers, got {type(maker).__name__}")
         if int(count) != count or count < 1:
             raise ValueError(f"torchbraid (weft): expected step counts of at least 1, got {count!r}")
     return [(maker, count == 1) for maker, count in zip(makers, counts) for _ in range(int(count))]
@@ -47,7 +47,7 @@ def _count(value: Any) -> str:
 
 
 def form_of(layer: nn.Module, alone: bool) -> str:
-    """weft's word for how the layer makes the next state: torchbraid tells by count and by forward's arguments."""
+    """Returns weft's form of the layer. torchbraid derives it from the step count and the arguments of forward."""
     parameters = [p for p in inspect.signature(layer.forward).parameters.values() if p.kind in _POSITIONAL]
     second = parameters[1] if len(parameters) > 1 else None
     if second is not None and (second.name == "dt" or (second.default is inspect.Parameter.empty and not alone)):
@@ -59,8 +59,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class Layers:
-    """All layers by number. Every rank makes all of them in the same order, so that equal seeds give equal networks
-    whatever the number of ranks."""
+    """All layers by number. Every rank creates all layers in the same order, so that equal seeds give equal networks on
+    any number of ranks."""
 
     def __init__(self, makers: list[tuple[Block, bool]], own: range) -> None:
         self.own: dict[int, nn.Module] = {}
@@ -68,7 +68,7 @@ class Layers:
         self._models: dict[int, nn.Module] = {}
         self._own_tensors: set[int] = set()
         self._hollows: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
-        self._probe = torch.empty(0)  # knows the device
+        self._probe = torch.empty(0)  # _apply moves it, so it has the layers' device
         for number, (make, alone) in enumerate(makers):
             layer = make()
             if not isinstance(layer, nn.Module):
@@ -80,7 +80,7 @@ class Layers:
             self._keep(number, layer, number in own)
 
     def apply(self, fn: Callable[[Tensor], Tensor]) -> None:
-        """What ``nn.Module._apply`` did to the rank's own layers, for the models of the others."""
+        """Applies ``fn`` to the models, as ``nn.Module._apply`` does to this rank's layers."""
         self._probe = fn(self._probe)
         changed: dict[int, Tensor] = {}
 
@@ -94,7 +94,7 @@ class Layers:
             _replace(model, lambda tensor: change(tensor) if tensor.is_meta else tensor)
 
     def maker(self) -> Callable[[int], nn.Module]:
-        """Gives layers by number: this rank's own, or a new model with memory for weights that are yet to come."""
+        """Returns a factory of layers by number: a layer of this rank, or a new model with uninitialized weights."""
         filled: dict[int, Tensor] = {}
 
         def fill(tensor: Tensor) -> Tensor:
@@ -130,13 +130,13 @@ class Layers:
         if id(tensor) in self._own_tensors:
             return tensor
         known, hollow = self._hollows.get(id(tensor), (None, None))
-        if known is None or known() is not tensor:  # numbers of objects that are gone come again
+        if known is None or known() is not tensor:  # ids of deleted objects are reused
             hollow = _hollow(tensor, tensor.dtype)
             self._hollows[id(tensor)] = (weakref.ref(tensor), hollow)
         return hollow
 
     def _restore(self, tensors: list[Tensor]) -> None:
-        """A weight of ours that earlier layers of others share: their models get it back."""
+        """Puts weights of this rank back into models of earlier layers that share them."""
         back = {}
         for tensor in tensors:
             known, hollow = self._hollows.get(id(tensor), (None, None))

@@ -1,4 +1,4 @@
-"""comp_op: serial layers around a split network, run on rank 0 only."""
+"""comp_op: serial layers before and after a distributed network, which run on rank 0 only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,9 @@ from weft.layer_parallel import zero_joined_to
 
 
 class Composition:
-    """Calls what it is given on rank 0. Elsewhere nothing is called: a class gives None, anything else a zero.
+    """Calls a function on rank 0. On other ranks, returns None for a class and a zero for other functions.
 
-    The zero's graph reaches the arguments, so that backward passes from it meet in the network on all ranks.
+    The graph of the zero contains the arguments, so that all ranks take part in the backward pass of the network.
     """
 
     def __init__(self, rank: int) -> None:

@@ -1,4 +1,4 @@
-"""Norms along the network, for a look at stability."""
+"""Norms of states and weights along the network, to check stability."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def diagnose(
     own: Mapping[int, nn.Module],
     dt: float,
 ) -> dict[str, list[Any]]:
-    """Collective. Lists in the order of the layers, on every rank."""
+    """Collective. Returns lists in layer order on every rank."""
     times, states = points()
     norms = {round(time / dt): _norm(state) for time, state in zip(times, states, strict=True)}
     weights = {number: [p.norm().item() for p in layer.parameters()] for number, layer in own.items()}

@@ -1,4 +1,4 @@
-"""A tensor that only the root has, on every rank; through weft, whose waits end."""
+"""Broadcasts a tensor whose shape only the root knows."""
 
 import torch
 
@@ -8,7 +8,7 @@ from weft import _objects
 
 @torch.no_grad()
 def from_root(comm: weft.Communicator, value: torch.Tensor | None) -> torch.Tensor:
-    """Collective. The root's tensor on every rank; the others need not have one."""
+    """Collective. Returns the root's tensor on every rank. Raises TypeError if it is not a tensor."""
     like = None
     if comm.rank == 0:
         like = (value.shape, value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__

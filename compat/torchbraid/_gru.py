@@ -1,12 +1,12 @@
-"""torchbraid's recurrent classes: their names are here, so that programs which import them without need still run."""
+"""Placeholders for torchbraid's recurrent classes, so that programs that only import them still run."""
 
 from typing import Any, NoReturn
 
 
 def _refuse(name: str) -> NoReturn:
     raise NotImplementedError(
-        f"torchbraid (weft): {name} is not there yet; it comes with weft.TimeParallel. "
-        "Layers of a network can be run in parallel already, by LayerParallel."
+        f"torchbraid (weft): {name} is not supported: weft cannot split a sequence over ranks. "
+        "Use torch.nn.GRU on each rank, or LayerParallel to split the layers of a network."
     )
 
 

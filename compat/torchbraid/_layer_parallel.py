@@ -1,4 +1,4 @@
-"""torchbraid.LayerParallel: its arguments, setters and getters, solved by weft.LayerParallel."""
+"""torchbraid.LayerParallel, implemented with weft.LayerParallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 import weft
-from weft import _objects
+from weft import _bindings, _objects
 from weft.layer_parallel import SerialNetwork
 
 from . import _exchange
@@ -29,9 +29,9 @@ STORE_ALL, STORE_C_POINTS = 0, -1
 
 
 class LayerParallel(Settings, nn.Module):
-    """A network of ODE steps and plain layers, spread over the ranks of an mpi4py communicator. Collective.
+    """A network of ODE steps and plain layers, distributed over the ranks of an mpi4py communicator. Collective.
 
-    The input is rank 0's, and so is the output; ``backward`` is called on all ranks and takes rank 0's gradient.
+    Rank 0 provides the input and gets the output. Call ``backward`` on all ranks; it uses the gradient of rank 0.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LayerParallel(Settings, nn.Module):
         spatial_ref_pair: Sequence[Transfer] | None = None,
     ) -> None:
         super().__init__()
-        _refuse_what_is_not_there(user_mpi_buf, nsplines)
+        _reject_unsupported(user_mpi_buf, nsplines)
         self._coarsen, self._refine = spatial_functions(spatial_ref_funcs or spatial_ref_pair, levels_to_coarsen)
         self.fwd_app = SolverSettings(max_fwd_levels, max_iters, STORE_ALL)
         self.bwd_app = SolverSettings(max_bwd_levels, max_iters, STORE_C_POINTS)
@@ -64,16 +64,17 @@ class LayerParallel(Settings, nn.Module):
         self._print_level = 0
         self._diagnosing = False
         self._group = comm if isinstance(comm, weft.Communicator) else weft.from_mpi4py(comm)
-        self._layers = Layers(makers, _share(len(makers), self._group.size, self._group.rank))
+        own = _bindings.load().balanced_range(len(makers), self._group.size, self._group.rank)
+        self._layers = Layers(makers, range(*own))
         self.layer_models = nn.ModuleList(self._layers.own.values())
-        self._forget_network()
+        self._discard_network()
 
     # ---- evaluation
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Collective. Further arguments go to every layer."""
+        """Collective. Returns the output on rank 0; ``args`` and ``kwargs`` are passed to every layer."""
         network = self._ready()
-        # Off weft's tape, which would run the backward pass of an output that the program has thrown away.
+        # Without weft's tape, which would run backward also for outputs that the program discards.
         with self.timer("forward"), weft.tape(False):
             y = network(x, *args, **kwargs)
         self._report("forward", 0)
@@ -81,28 +82,30 @@ class LayerParallel(Settings, nn.Module):
         return y
 
     def comp_op(self) -> Composition:
-        """For layers that run on rank 0 only: ``o(Module, arguments)`` makes one, ``o(module, x)`` calls it."""
+        """Returns ``o`` for layers on rank 0 only: ``o(Module, ...)`` creates one, ``o(module, x)`` calls it."""
         return Composition(self._group.rank)
 
     def getFinalOnRoot(self, vec: Any = None) -> Any:
-        """The output, on rank 0; None elsewhere. weft has it there already."""
+        """Returns the output on rank 0 and None on other ranks; rank 0 already has the output."""
         return vec if self._group.rank == 0 else None
 
     def copyVectorFromRoot(self, vec: Tensor | None) -> Tensor:
-        """Collective. Rank 0's tensor on all ranks."""
+        """Collective. Returns the tensor of rank 0 on all ranks."""
         return _exchange.from_root(self._group, vec)
 
     def getFineTimePoints(self) -> tuple[list[float], list[Any]]:
-        """Times and states of this rank's points, after forward and before backward."""
+        """Returns times and states of this rank's points. Valid between forward and backward."""
         if not self.fwd_app.stores_all:
-            raise RuntimeError("torchbraid (weft): getFineTimePoints needs all points; setFwdStorage(0) keeps them")
+            raise RuntimeError("torchbraid (weft): getFineTimePoints needs all points; call setFwdStorage(0)")
         if self._network is None or not self._has_states:
-            raise RuntimeError("torchbraid (weft): states are there only between a forward pass and its backward pass")
+            raise RuntimeError(
+                "torchbraid (weft): no states are stored; call this after a forward pass and before its backward"
+            )
         states = self._network.states()
         return [point * self.dt for point, _ in states], [state for _, state in states]
 
     def buildSequentialOnRoot(self) -> nn.Module | None:
-        """Collective. On rank 0 a plain module with copies of all layers; None elsewhere. Only weights travel."""
+        """Collective. Returns a plain module with copies of all layers on rank 0; None on other ranks."""
         weights = _objects.gather(self._group, {number: _weights(layer) for number, layer in self._layers.own.items()})
         if self._group.rank != 0:
             return None
@@ -115,15 +118,15 @@ class LayerParallel(Settings, nn.Module):
         return SerialNetwork(layers, self._layers.forms, self.Tf).train(self.training)
 
     def startStateCommunication(self, *_: Any, **__: Any) -> None:
-        """Nothing to do: weft posts its messages early by itself."""
+        """Does nothing: weft posts its messages early."""
 
     def endStateCommunication(self, *_: Any, **__: Any) -> None:
-        """Nothing to do: forward and backward return when all messages have been dealt with."""
+        """Does nothing: forward and backward complete all messages."""
 
-    # ---- what it did
+    # ---- statistics
 
     def getFwdStats(self) -> tuple[int, float]:
-        """Iterations, and the last residual norm (-1 where none was computed)."""
+        """Returns the number of iterations and the last residual norm (-1 if it was not computed)."""
         return self._statistics(0)
 
     def getBwdStats(self) -> tuple[int, float]:
@@ -139,18 +142,18 @@ class LayerParallel(Settings, nn.Module):
         return self.timer_manager.timer(f"LayerParallel::{name}")
 
     def getTimersString(self) -> str:
-        """Collective. The timers of all ranks, on every rank."""
+        """Collective. Returns the timers of all ranks on every rank."""
         texts = _objects.all_gather(self._group, self.timer_manager.getResultString())
         return "\n".join(f"*** rank {rank} ***\n{text}" for rank, text in enumerate(texts))
 
     def diagnostics(self, enable: bool) -> None:
-        """Whether getDiagnostics will be called after forward passes."""
+        """Enables getDiagnostics for the following forward passes."""
         self._diagnosing = bool(enable)
 
     def getDiagnostics(self) -> dict[str, list[Any]]:
-        """Collective. Norms of the states into and out of each step, and of each step's weights."""
+        """Collective. Returns norms of the input, the output and the weights of each step."""
         if not self._diagnosing:
-            raise RuntimeError("torchbraid (weft): call diagnostics(True) before the forward pass to be diagnosed")
+            raise RuntimeError("torchbraid (weft): call diagnostics(True) before the forward pass")
         return diagnose(self._group, self.getFineTimePoints, self._layers.own, self.dt)
 
     # ---- nn.Module
@@ -164,7 +167,7 @@ class LayerParallel(Settings, nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LayerParallel:
         super()._apply(fn, recurse)
         self._layers.apply(fn)
-        self._forget_network()
+        self._discard_network()
         return self
 
     def extra_repr(self) -> str:
@@ -173,14 +176,14 @@ class LayerParallel(Settings, nn.Module):
 
     # ---- inner workings
 
-    def _forget_network(self) -> None:
-        # Past nn.Module, which would list every weight twice.
+    def _discard_network(self) -> None:
+        # Bypasses nn.Module.__setattr__, which would register every weight twice.
         object.__setattr__(self, "_network", None)
         self._grid: Any = None
         self._has_states = False
 
     def _ready(self) -> weft.LayerParallel:
-        """Collective where the time grids changed: coarse steps then need other ranks' layers."""
+        """Returns the network. Collective if the time grids changed, because coarse steps then borrow other layers."""
         grid = self._time_grids()
         solves = (self.fwd_app.solve(), self.bwd_app.solve())
         if self._network is None or self._grid != grid:
@@ -218,35 +221,35 @@ class LayerParallel(Settings, nn.Module):
         node = first.grad_fn
         if node is None:
             return
-        me, began = weakref.ref(self), 0.0
+        me, start = weakref.ref(self), 0.0
 
-        def begin(_: Any) -> None:
-            nonlocal began
-            began = time.perf_counter()
+        def before(_: Any) -> None:
+            nonlocal start
+            start = time.perf_counter()
 
-        def end(_: Any, __: Any) -> None:  # not called where backward fails
+        def after(_: Any, __: Any) -> None:  # not called if backward fails
             if (network := me()) is not None:
-                network._end_backward(time.perf_counter() - began)
+                network._end_backward(time.perf_counter() - start)
 
-        node.register_prehook(begin)
-        node.register_hook(end)
+        node.register_prehook(before)
+        node.register_hook(after)
 
     def _end_backward(self, seconds: float) -> None:
         if self._solves():
             self.timer("backward").add(seconds)
         self._report("backward", 1)
         if self._network is not None and self._has_states:
-            self._network.release_states()  # nothing of a batch stays behind it
+            self._network.release_states()  # frees the memory of the batch
             self._has_states = False
 
     def _solves(self) -> bool:
-        """One rank with one level is a plain loop, of which nothing is kept and nothing is told."""
+        """Whether there are solves to report; one rank with one level is a plain loop."""
         network = self._network
         return network is not None and not (self._group.size == network.levels == network.backward_levels == 1)
 
     def _statistics(self, which: int) -> tuple[int, float]:
         if self._network is None:
-            raise RuntimeError("torchbraid (weft): there are no statistics before the first forward pass")
+            raise RuntimeError("torchbraid (weft): no statistics before the first forward pass")
         statistics = self._network.statistics[which]
         return statistics.iterations, statistics.known[-1] if statistics.known else -1.0
 
@@ -266,20 +269,12 @@ def _weights(layer: nn.Module) -> list[Tensor]:
     return [tensor.detach().cpu() for tensor in _tensors(layer)]
 
 
-def _share(layers: int, ranks: int, rank: int) -> range:
-    """weft's partition: the first ranks have one layer more where they do not divide."""
-    small, larger = divmod(layers, ranks)
-    begin = rank * small + min(rank, larger)
-    return range(begin, begin + small + (rank < larger))
-
-
-def _refuse_what_is_not_there(user_mpi_buf: bool, nsplines: int) -> None:
+def _reject_unsupported(user_mpi_buf: bool, nsplines: int) -> None:
     if nsplines:
         raise NotImplementedError(
-            f"torchbraid (weft): weights made from splines are not there (nsplines={nsplines}); with nsplines=0 every "
-            "layer has weights of its own"
+            f"torchbraid (weft): spline weights are not supported (nsplines={nsplines}); use nsplines=0"
         )
     if user_mpi_buf and torch.cuda.is_available():
         raise NotImplementedError(
-            "torchbraid (weft): states on GPUs travel through host memory; leave user_mpi_buf at False"
+            "torchbraid (weft): states on GPUs are staged through host memory; use user_mpi_buf=False"
         )

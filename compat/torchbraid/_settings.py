@@ -1,4 +1,4 @@
-"""torchbraid's setters on the network: each for the forward solve, the backward solve, or both."""
+"""torchbraid's setters: each for the forward solve, the backward solve, or both."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ._solver import EVERY_LEVEL, InitialGuess, SolverSettings
 
 
 class Settings:
-    """All ranks must make the same settings; a forward pass on ranks that differ raises on each of them."""
+    """Setters and getters. All ranks must use the same settings; otherwise the next forward raises on all ranks."""
 
     fwd_app: SolverSettings
     bwd_app: SolverSettings
     _print_level: int
 
     def setPrintLevel(self, print_level: int, tb_print: bool = False) -> None:
-        """From 1 on, rank 0 prints the residuals of every solve. ``tb_print`` is for traces that weft does not have."""
+        """From level 1, rank 0 prints the residuals of every solve. ``tb_print`` is not supported and ignored."""
         if not tb_print:
             self._print_level = int(print_level)
 
@@ -40,7 +40,7 @@ class Settings:
         self.bwd_app.setMaxIters(max_iters)
 
     def getMaxIters(self) -> tuple[int, int]:
-        """Forward's and backward's."""
+        """Returns the values of the forward and the backward solve."""
         return self.getFwdMaxIters(), self.getBwdMaxIters()
 
     def getFwdMaxIters(self) -> int:
@@ -99,15 +99,15 @@ class Settings:
         self.bwd_app.setFinalFCRelax(flag)
 
     def setFwdStorage(self, storage: int) -> None:
-        """0: all points (the default); -1: C-points, the others are computed again."""
+        """0 stores all points (the default); -1 stores C-points and recomputes the others."""
         self.fwd_app.setStorage(storage)
 
     def setBwdStorage(self, storage: int) -> None:
-        """0: all points; -1: C-points (the default)."""
+        """0 stores all points; -1 stores C-points (the default)."""
         self.bwd_app.setStorage(storage)
 
     def setMinCoarse(self, steps: int) -> None:
-        """No coarse level has fewer steps."""
+        """Sets the minimum number of steps on a coarse level."""
         self.fwd_app.setMinCoarse(steps)
         self.bwd_app.setMinCoarse(steps)
 
@@ -116,5 +116,5 @@ class Settings:
         self.bwd_app.setFMG()
 
     def setFwdInitialGuess(self, guess: InitialGuess | None) -> None:
-        """An object with ``getState(time)``, asked at the C-points; None takes it away."""
+        """Sets an object with ``getState(time)``, which is called at the C-points; None removes it."""
         self.fwd_app.setInitialGuess(guess)

@@ -1,4 +1,4 @@
-"""The settings of one direction, forward or backward, under torchbraid's names."""
+"""Settings of one direction, forward or backward, under torchbraid's names."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from weft import Solve
 T = TypeVar("T", int, float)
 
 EVERY_LEVEL = -1
-"""torchbraid's and XBraid's level number for "all that have no value of their own"."""
+"""torchbraid's and XBraid's level number for all levels without a value."""
 NOT_COMPUTED = -1.0
-"""XBraid's residual norm where there is none."""
+"""XBraid's residual norm if it was not computed."""
 
 
 class InitialGuess(Protocol):
@@ -20,7 +20,7 @@ class InitialGuess(Protocol):
 
 
 class SolverSettings:
-    """What torchbraid calls an app: ``m.fwd_app`` and ``m.bwd_app``."""
+    """torchbraid's "app": ``m.fwd_app`` and ``m.bwd_app``."""
 
     def __init__(self, levels: int, iterations: int, storage: int) -> None:
         _require_count("max_levels", levels, 1)
@@ -38,7 +38,7 @@ class SolverSettings:
         self._guess: InitialGuess | None = None
         self.min_coarse = 2
 
-    # ---- torchbraid's
+    # ---- torchbraid's interface
 
     def setMaxIters(self, iterations: int) -> None:
         _require_count("max_iters", iterations, 1)
@@ -48,7 +48,7 @@ class SolverSettings:
         return self._iterations
 
     def setCFactor(self, cfactor: int | Mapping[int, int]) -> None:
-        """A number, or ``{level: number}`` where level -1 stands for those without one of their own (else 2)."""
+        """Sets a number, or ``{level: number}``; level -1 stands for levels without a value (default 2)."""
         given = dict(cfactor) if isinstance(cfactor, Mapping) else {EVERY_LEVEL: cfactor}
         for value in given.values():
             _require_count("a coarsening factor", value, 2)
@@ -77,7 +77,7 @@ class SolverSettings:
         self._relax_only_coarsest = bool(flag)
 
     def setStorage(self, storage: int) -> None:
-        """0: all points; otherwise the finest level keeps C-points, and computes the others again."""
+        """0 stores all points; otherwise the finest level stores C-points and recomputes the others."""
         self._storage = "all" if storage == 0 else "c-points"
 
     def setMinCoarse(self, steps: int) -> None:
@@ -90,17 +90,17 @@ class SolverSettings:
         self._guess = guess
 
     def setFinalFCRelax(self, flag: bool = True) -> None:
-        """Always on: gradients are made of what this last sweep computes."""
+        """Always on: the last sweep computes the gradients. Raises NotImplementedError for False."""
         if not flag:
-            raise NotImplementedError("torchbraid (weft): the final FC relaxation cannot be left out")
+            raise NotImplementedError("torchbraid (weft): setFinalFCRelax(False) is not supported")
 
     def getFineTimeIndex(self, tidx: int, level: int) -> int:
-        """Which point of the finest level lies under point ``tidx`` of a level."""
+        """Returns the point of the finest level that corresponds to point ``tidx`` of a level."""
         for finer in range(level):
             tidx *= self._at(self._cfactor, finer)
         return tidx
 
-    # ---- weft's
+    # ---- conversion to weft's options
 
     @property
     def stores_all(self) -> bool:
@@ -140,4 +140,4 @@ def _set(values: dict[int, T], value: T, level: int) -> None:
 
 def _require_count(what: str, value: int, least: int) -> None:
     if int(value) != value or value < least:
-        raise ValueError(f"torchbraid (weft): expected {what} to be a whole number of at least {least}, got {value!r}")
+        raise ValueError(f"torchbraid (weft): expected {what} to be an integer of at least {least}, got {value!r}")

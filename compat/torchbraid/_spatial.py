@@ -1,4 +1,4 @@
-"""Spatial coarsening: torchbraid's functions of one tensor, on the levels that they are for, as weft wants them."""
+"""Spatial coarsening: adapts torchbraid's functions of one tensor to weft's functions of a state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Transfer = Callable[[Any, int], Any]
 def spatial_functions(
     functions: Sequence[Transfer] | None, levels: Sequence[int] | None
 ) -> tuple[Transfer | None, Transfer | None]:
-    """(coarsen, refine). A third function, of shapes, is not needed: weft looks at what coarsen returns."""
+    """Returns (coarsen, refine). The third function, of shapes, is ignored: weft uses the result of coarsen."""
     if functions is None:
         return None, None
     if len(functions) not in (2, 3) or not all(callable(function) for function in functions):
@@ -22,7 +22,7 @@ def spatial_functions(
             f"(coarsen, refine, coarsen_shape), got {functions!r}"
         )
     chosen = None if levels is None else frozenset(levels)
-    # weft gives the level of the state that it hands over, torchbraid the finer of the two.
+    # weft passes the level of the state, torchbraid the finer of the two levels.
     return _on_levels(functions[0], chosen, 0), _on_levels(functions[1], chosen, -1)
 
 

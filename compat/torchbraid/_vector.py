@@ -1,4 +1,4 @@
-"""BraidVector: a state and the weights that travel with it."""
+"""BraidVector: a state and the weights attached to it."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class BraidVector:
-    """The tensors of a state, and weights attached to it. For programs that use it: weft's solver has plain tensors."""
+    """The tensors of a state and attached weights. Only for programs that use it; weft's solver uses plain tensors."""
 
     def __init__(self, tensor: Tensor | Sequence[Tensor]) -> None:
         self._state = _as_tuple(tensor)

@@ -1,6 +1,6 @@
-"""Vectors as flat memory, as torchbraid's apps describe them: ``getFeatureShapes``, ``getParameterShapes``, ``dtype``.
+"""Packs vectors into flat memory, as described by an app: ``getFeatureShapes``, ``getParameterShapes``, ``dtype``.
 
-weft's solver packs its states in C++ and does not come by here; this serves programs and tests that call it.
+Only for programs and tests that call it: weft's solver packs its states in C++.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ FINEST = 0
 
 
 def _torch_type(dtype: Any) -> torch.dtype:
-    """torch takes Python's ``float`` for float64; so do apps."""
+    """Converts Python's ``float`` to float64, as torch does."""
     return torch.empty(0, dtype=dtype).dtype
 
 
@@ -40,7 +40,7 @@ def bufSize(app: Any) -> int:
 
 
 class MemoryBlock:
-    """Bytes for one vector."""
+    """Memory for one vector."""
 
     def __init__(self, app: Any, size: int) -> None:
         self.bytes = torch.zeros(size, dtype=torch.uint8, device=app.device)
@@ -51,7 +51,9 @@ def pack(app: Any, vector: BraidVector, block: MemoryBlock, level: int) -> None:
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in vector.allTensors()])
     data = flat.to(_torch_type(app.dtype)).to(block.bytes.device).view(torch.uint8)
     if data.numel() > block.bytes.numel():
-        raise ValueError(f"torchbraid (weft): a vector of {data.numel()} bytes does not fit into {block.bytes.numel()}")
+        raise ValueError(
+            f"torchbraid (weft): a vector of {data.numel()} bytes does not fit into {block.bytes.numel()} bytes"
+        )
     block.bytes[: data.numel()].copy_(data)
     block.level = level
 

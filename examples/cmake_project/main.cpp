@@ -1,4 +1,4 @@
-// Splits the rows of a table over the ranks of the job: what a program outside weft's source tree needs to begin.
+// Splits the rows of a table over the ranks: the smallest program outside weft's source tree.
 
 #include <mpi.h>
 

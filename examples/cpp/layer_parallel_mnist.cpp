@@ -1,10 +1,10 @@
-// 64 residual layers, spread over the ranks and evaluated at the same time, learn to read digits.
+// Trains a network of 64 residual layers on MNIST. The ranks share the layers and evaluate them concurrently.
 //
 //   mpirun -n 2 layer_parallel_mnist [--steps 64] [--levels 2] ...
 //
-// Forward and backward passes are solved by multigrid over the layers. A few iterations leave a small error, the
-// residual, which training does not notice; with --levels 1 the layers run one after the other, without error and
-// without speedup. examples/python/layer_parallel_mnist.py is the same program, and prints the same losses.
+// Multigrid over the layers solves forward and backward. A few iterations leave a small residual, which does not affect
+// training. With --levels 1 the layers run sequentially, without residual and without speedup.
+// examples/python/layer_parallel_mnist.py is the same program and prints the same losses.
 #include <torch/torch.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ constexpr std::int64_t kChannels = 4;
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClasses = 10;
 
-// What the command line may say, as --name value.
+// The command line options, as --name value.
 using Settings = std::map<std::string, double>;
 
 Settings parse(int argc, char** argv) {
@@ -43,15 +43,15 @@ Settings parse(int argc, char** argv) {
     if (setting == settings.end() || end == nullptr || *end != '\0' || value <= 0) {
       std::string names;
       for (const auto& [name, preset] : settings) names.append(" ").append(name);
-      throw std::invalid_argument("expected any of" + names + ", each with a number above 0, got " + argv[i] + " " +
-                                  (i + 1 < argc ? argv[i + 1] : "without a number"));
+      throw std::invalid_argument("expected options" + names + ", each with a number greater than 0, got " + argv[i] +
+                                  " " + (i + 1 < argc ? argv[i + 1] : "without a number"));
     }
     setting->second = value;
   }
   return settings;
 }
 
-// What a residual step adds to its input.
+// The residual: the step is x + dt * layer(x).
 struct LayerImpl : torch::nn::Module {
   torch::nn::Conv2d conv =
       register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(kChannels, kChannels, 3).padding(1)));
@@ -78,16 +78,16 @@ weft::layer_parallel::Options solver(Settings& settings) {
   return options;
 }
 
-// Opening and closing layers, which rank 0 uses, and between them the deep middle, of which each rank has a part.
+// Opening and closing layers on rank 0, and between them the layers that all ranks share.
 class Network {
  public:
-  Network(const weft::Comm& comm, Settings& settings)
+  Network(const weft::CommunicatorPtr& comm, Settings& settings)
       : comm_(comm),
         opening_(torch::nn::Conv2dOptions(1, kChannels, 3).padding(1)),
         middle_(comm, make_layers(static_cast<int>(settings["--steps"])), solver(settings)),
         closing_(kChannels * kSide * kSide, kClasses) {}
 
-  // Those that this rank trains.
+  // The parameters that this rank trains.
   [[nodiscard]] std::vector<torch::Tensor> parameters() const {
     auto all = middle_.parameters();
     if (comm_->rank() != 0) return all;
@@ -96,7 +96,7 @@ class Network {
     return all;
   }
 
-  // Scores on rank 0; elsewhere a zero that backward starts from.
+  // Returns the scores on rank 0; a zero for backward on other ranks.
   torch::Tensor operator()(const torch::Tensor& images) {
     const auto open = [&](const torch::Tensor& x) { return torch::relu(opening_->forward(x)); };
     const auto close = [&](const torch::Tensor& x) { return closing_->forward(x.flatten(1)); };
@@ -109,7 +109,7 @@ class Network {
     return weft::layer_parallel::compose(*comm_, std::forward<Function>(function), x);
   }
 
-  // The last that the solver saw, forward and backward; one level has none.
+  // The last residuals of the forward and backward solve; "none" with one level.
   [[nodiscard]] std::string residuals() const {
     std::string text;
     for (const auto* solve : {&middle_.statistics().forward, &middle_.statistics().backward}) {
@@ -123,13 +123,13 @@ class Network {
   }
 
  private:
-  weft::Comm comm_;
+  weft::CommunicatorPtr comm_;
   torch::nn::Conv2d opening_;
   LayerParallel middle_;
   torch::nn::Linear closing_;
 };
 
-// The mean loss; rank 0 has it.
+// Returns the mean loss on rank 0.
 double train(Network& network, torch::optim::Optimizer& optimizer, const LabelledImages& images,
              const std::vector<torch::Tensor>& batches) {
   double total = 0;
@@ -146,7 +146,7 @@ double train(Network& network, torch::optim::Optimizer& optimizer, const Labelle
   return total / static_cast<double>(batches.size());
 }
 
-// The part of the images that is recognised; rank 0 has it.
+// Returns the accuracy on rank 0.
 double accuracy(Network& network, const LabelledImages& test, std::int64_t batch) {
   const torch::NoGradGuard no_grad;
   std::int64_t right = 0;
@@ -158,10 +158,10 @@ double accuracy(Network& network, const LabelledImages& test, std::int64_t batch
   return static_cast<double>(right) / static_cast<double>(test.size());
 }
 
-void run(const weft::Comm& comm, Settings settings) {
+void run(const weft::CommunicatorPtr& comm, Settings settings) {
   const weft::data::Mnist data = weft::data::mnist();
   const auto count = std::min(static_cast<std::int64_t>(settings["--images"]), data.train.size());
-  // The sample is sorted by digit: a part of it is taken from all over.
+  // The images are sorted by digit, so select them evenly.
   const auto chosen = data.train.select(torch::linspace(0, data.train.size() - 1, count).to(torch::kLong));
   torch::manual_seed(static_cast<std::uint64_t>(settings["--seed"]));  // all ranks draw the same weights
   Network network(comm, settings);
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
     run(weft::world(), parse(argc, argv));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "layer_parallel_mnist: %s\n", error.what());
-    // Not return: MPI would wait at its end for ranks that wait for this one. So the launcher ends them.
+    // Do not return: MPI_Finalize would wait for ranks that wait for this one. The launcher terminates them.
     std::_Exit(EXIT_FAILURE);
   }
   return 0;

@@ -1,4 +1,4 @@
-// Data-parallel linear regression: every rank holds some of the points, all ranks get the same fit.
+// Data-parallel linear regression: every rank holds part of the points, and all ranks get the same fit.
 //
 //   mpirun -n 2 linear_regression
 #include <ATen/Functions.h>
@@ -15,7 +15,7 @@ constexpr std::int64_t kPoints = 10'000;
 constexpr int kSteps = 800;
 constexpr double kRate = 0.2;
 
-// y = 2 - 3 x + 0.5 x^2 with some noise that is not random, so that any program can make the same points.
+// y = 2 - 3 x + 0.5 x^2 with deterministic noise, so that every program uses the same points.
 struct Points {
   at::Tensor features;  // 1, x, x^2
   at::Tensor targets;
@@ -32,16 +32,16 @@ Points points_of(std::int64_t rank, std::int64_t ranks) {
 
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
-  const weft::Comm comm = weft::world();
+  const weft::CommunicatorPtr comm = weft::world();
   const Points mine = points_of(comm->rank(), comm->size());
   at::Tensor weights = at::zeros({3}, at::kDouble).set_requires_grad(true);
   double last = 0;
   for (int step = 0; step < kSteps; ++step) {
-    // Everybody's weights are averaged first, so that they cannot drift apart.
+    // Average the weights of all ranks, so that they stay equal.
     const at::Tensor shared = weft::collective::all_reduce(weights, comm, weft::ReduceOp::kMean);
     const at::Tensor error = mine.features.matmul(shared) - mine.targets;
     const at::Tensor loss = error.square().sum() / kPoints;
-    // The gradient of the sum of all ranks' losses: no further averaging by hand.
+    // Computes the gradient of the sum of all ranks' losses, so no further averaging is necessary.
     weft::backward(loss);
     const at::NoGradGuard no_grad;
     last = weft::collective::all_reduce(loss.detach(), comm).item<double>();

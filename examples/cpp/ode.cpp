@@ -1,19 +1,19 @@
-// A predator-prey system over 400 time units, all time steps at once: multigrid in time without any network.
+// Solves a predator-prey system over 400 time units, all time steps at once: multigrid in time without a network.
 //
 //   mpirun -n 2 ode
 //
-// Prints the residual of each iteration and how far the result is from that of stepping through time one by one.
+// Prints the residual of each iteration and the difference from serial time stepping.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "weft/mpi/collectives.h"
+#include "weft/mpi/communicator.h"
 #include "weft/mpi/environment.h"
-#include "weft/mpi/team.h"
-#include "weft/multigrid/check.h"
+#include "weft/multigrid/problem/check.h"
+#include "weft/multigrid/problem/typed_problem.h"
 #include "weft/multigrid/solver.h"
-#include "weft/multigrid/typed_problem.h"
 
 namespace {
 
@@ -22,11 +22,11 @@ using Vector = std::vector<double>;
 
 constexpr std::int64_t kSteps = 8192;
 
-// Rosenzweig and MacArthur: prey that a pasture limits, predators that can eat only so fast.
+// The Rosenzweig-MacArthur model: limited prey growth and a saturating predation rate.
 class PredatorPrey : public TypedProblem<Vector> {
  public:
   Vector initial_value() override { return {0.6, 0.4}; }
-  // A coarse level simply takes larger steps (as long as the method is stable with them).
+  // Coarse levels take larger steps, which the method must be stable for.
   Vector step(const Vector& u, const Step& step) override {
     const double h = step.t_stop - step.t_start;
     const Vector a = rate(u), b = rate(moved(u, h / 2, a)), c = rate(moved(u, h / 2, b)), d = rate(moved(u, h, c));
@@ -34,7 +34,7 @@ class PredatorPrey : public TypedProblem<Vector> {
     for (std::size_t i = 0; i < next.size(); ++i) next[i] += h / 6 * (a[i] + 2 * b[i] + 2 * c[i] + d[i]);
     return next;
   }
-  // Both ends of a message know its size: one message instead of two.
+  // Both ends know the size of a message, which saves a second message.
   std::optional<std::int64_t> packed_bytes(const Place& /*place*/) override { return 2 * sizeof(double); }
 
  private:
@@ -57,12 +57,12 @@ Vector one_by_one(PredatorPrey& problem, const TimeHierarchy& hierarchy) {
 
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
-  const auto team = weft::mpi::Team::world();
+  const auto communicator = weft::Communicator::world();
   HierarchyOptions grids;
   grids.max_levels = 3;
   grids.coarsening = 4;  // steps of 0.05, 0.2 and 0.8 time units
   grids.t_end = 400;
-  Solver solver(TimeHierarchy(kSteps, team->size(), grids), team);
+  Solver solver(TimeHierarchy(kSteps, communicator->size(), grids), communicator);
   PredatorPrey problem;
   const CheckReport report = check_problem(problem, solver.hierarchy());
   if (!report.ok) std::fputs(report.text.c_str(), stderr);
@@ -81,12 +81,13 @@ int main(int argc, char** argv) {
     const auto& found = solver.solution(kSteps).as<Vector>();
     error = std::hypot(found[0] - expected[0], found[1] - expected[1]);
   }
-  weft::mpi::all_reduce(&error, &error, 1, weft::mpi::Datatype::kFloat64, weft::mpi::ReduceOp::kMax, team->origin());
-  if (team->rank() == 0) {
+  weft::mpi::all_reduce(&error, &error, 1, weft::mpi::Datatype::kFloat64, weft::mpi::ReduceOp::kMax,
+                        communicator->origin());
+  if (communicator->rank() == 0) {
     for (std::size_t i = 0; i < statistics.residuals.size(); ++i) {
       if (statistics.residuals[i]) std::printf("iteration %zu: residual %.3e\n", i, *statistics.residuals[i]);
     }
-    std::printf("%d ranks, %d levels: %d iterations, error %.1e\n", team->size(), solver.hierarchy().levels(),
+    std::printf("%d ranks, %d levels: %d iterations, error %.1e\n", communicator->size(), solver.hierarchy().levels(),
                 statistics.iterations, error);
   }
   return report.ok && statistics.converged && error < 1e-8 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -1,4 +1,4 @@
-// Writes an RGB picture as PNG, without compression and without a library.
+// Writes an RGB image as an uncompressed PNG file, without a library.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ inline std::string stored(const std::string& data) {
   return result + big_endian(b << 16 | a);
 }
 
-// `rgb` holds 3 bytes a pixel, row by row. Returns whether the file could be written.
+// rgb: 3 bytes per pixel in row-major order. Returns false if the file cannot be written.
 inline bool write(const std::string& path, const std::vector<unsigned char>& rgb, std::uint32_t width) {
   const auto height = static_cast<std::uint32_t>(rgb.size() / 3 / width);
   std::string rows;

@@ -1,5 +1,5 @@
-// A U-Net that finds shapes in noisy images, each image cut into strips over the ranks: the network as functions on
-// tiles.
+// A U-Net that finds shapes in noisy images. Each image is split into strips over the ranks, and the network is
+// written with functions for tiled tensors.
 //
 //   mpirun -n 2 unet_segmentation [size] [steps] [folder for pictures]
 #include <ATen/Functions.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "examples/cpp/png.h"
-#include "weft/spatial/convolution.h"
+#include "weft/spatial/convolution/convolution.h"
 #include "weft/spatial/loss.h"
 #include "weft/spatial/normalization.h"
 #include "weft/spatial/pooling.h"
@@ -28,7 +28,7 @@ constexpr std::int64_t kWidth = 8;
 constexpr std::int64_t kClasses = 3;  // background, disc, rectangle
 constexpr double kRate = 0.2;
 
-// Weights by name, made in the same order from the same seed on every rank.
+// Weights by name. Every rank draws them in the same order from the same seed.
 class Weights {
  public:
   Tensor make(at::IntArrayRef sizes, double scale) {
@@ -51,7 +51,7 @@ class Weights {
   std::vector<Tensor> all_;
 };
 
-// Convolution, group normalisation, rectification.
+// Convolution, group normalization and ReLU.
 struct Block {
   Block(Weights& weights, std::int64_t in, std::int64_t out)
       : kernel(weights.make({out, in, 3, 3}, std::sqrt(2.0 / static_cast<double>(9 * in)))), gain(weights.ones(out)) {}
@@ -82,7 +82,7 @@ struct UNet {
     return weft::spatial::convolution(merge1(joined(d, up1, a)), head, std::nullopt);
   }
 
-  // Twice as large, beside the tensor of that size from the way down: balanced tiles of equal fields are cut alike.
+  // Upsamples by 2 and concatenates the encoder's tensor of the same size. Balanced tiles of equal fields match.
   static DistTensor joined(const DistTensor& small, const Tensor& kernel, const DistTensor& skip) {
     const DistTensor large = weft::spatial::transposed_convolution(small, kernel, std::nullopt, {.stride = {2}});
     return {at::cat({large.local, skip.local}, 1), skip.layout};
@@ -97,7 +97,7 @@ struct Picture {
   Tensor truth;  // [1, size, size]
 };
 
-// Shapes at places that follow from the number of the picture, under noise; the same on every rank.
+// Draws noisy shapes at positions that depend on the number of the picture; the same on every rank.
 Picture picture(std::int64_t number, std::int64_t size) {
   const Tensor line = at::arange(size, at::kFloat).div(size);
   const Tensor y = line.view({size, 1});
@@ -119,7 +119,7 @@ Picture picture(std::int64_t number, std::int64_t size) {
   return {image.view({1, 1, size, size}), truth.unsqueeze(0)};
 }
 
-// Class numbers as colours.
+// Shows class numbers as colors.
 void write_classes(const std::string& path, const Tensor& classes) {
   constexpr unsigned char kColours[3][3] = {{20, 20, 40}, {230, 120, 40}, {60, 160, 220}};
   const Tensor plain = classes.contiguous();
@@ -146,7 +146,7 @@ void write_grey(const std::string& path, const Tensor& image) {
 
 int main(int argc, char** argv) {
   const weft::mpi::Environment environment(&argc, &argv);
-  const weft::Comm comm = weft::world();
+  const weft::CommunicatorPtr comm = weft::world();
   const std::int64_t size = argc > 1 ? std::atoll(argv[1]) : 64;
   const int steps = argc > 2 ? std::atoi(argv[2]) : 30;
   const auto grid = c10::make_intrusive<weft::spatial::RankGrid>(comm, std::vector<std::int64_t>{comm->size(), 1});
@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
   if (comm->rank() == 0) {
     const Tensor guess = logits[0].argmax(0);
     const double right = guess.eq(unseen.truth[0]).to(at::kDouble).mean().item<double>();
-    std::printf("C++     %d ranks: final loss %.6f, %.4f of the pixels right\n", comm->size(), last, right);
+    std::printf("C++     %d ranks: final loss %.6f, %.4f of the pixels correct\n", comm->size(), last, right);
     if (argc > 3) {
       const std::string folder = argv[3];
       write_grey(folder + "/input.png", unseen.image[0][0]);

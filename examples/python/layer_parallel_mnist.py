@@ -1,9 +1,9 @@
-"""64 residual layers, spread over the ranks and evaluated at the same time, learn to read digits.
+"""Trains a network of 64 residual layers on MNIST, with the layers spread over the ranks.
 
 mpirun -n 2 python layer_parallel_mnist.py
 
 Forward and backward passes are solved by multigrid over the layers. A few iterations leave a small error, the residual,
-which training does not notice; with --levels 1 the layers run one after the other, without error and without speedup.
+which does not affect training. With --levels 1 the layers run one after another, without error and without speed-up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLASSES = 10
 
 
 class Layer(nn.Module):
-    """What a residual step adds to its input."""
+    """The function that a residual step adds to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,11 +34,11 @@ class Layer(nn.Module):
 
 
 class Network:
-    """Opening and closing layers, which rank 0 uses; between them the deep middle, of which each rank has a part."""
+    """Opening and closing layers on rank 0, and between them the deep middle, of which each rank holds a part."""
 
     def __init__(self, comm: weft.Communicator, options: argparse.Namespace) -> None:
         solve = weft.Solve(iterations=options.iterations, skip_downcycle=True, relaxations={0: 0})
-        torch.manual_seed(options.seed)  # all ranks draw the same weights, whatever their number
+        torch.manual_seed(options.seed)  # the same weights for any number of ranks
         self.opening = nn.Sequential(nn.Conv2d(1, CHANNELS, 3, padding=1), nn.ReLU())
         self.middle = weft.LayerParallel(
             comm,
@@ -52,18 +52,18 @@ class Network:
         self.closing = nn.Sequential(nn.Flatten(), nn.Linear(CHANNELS * 28 * 28, CLASSES))
 
     def parameters(self) -> list[nn.Parameter]:
-        """Those that this rank trains."""
+        """The parameters that this rank trains."""
         ends = [self.opening, self.closing] if self.middle.comm.rank == 0 else []
         return [parameter for part in (self.middle, *ends) for parameter in part.parameters()]
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Scores on rank 0; elsewhere a zero that backward starts from."""
+        """Returns the scores on rank 0; on other ranks a zero from which backward starts."""
         x = self.middle.compose(self.opening, data.unit_floats(images))
         return self.middle.compose(self.closing, self.middle(x))
 
 
 def train(network: Network, optimizer: torch.optim.Optimizer, batches: list[data.LabelledImages]) -> float:
-    """The mean loss; rank 0 has it."""
+    """Trains on the batches and returns the mean loss (on rank 0)."""
     total = 0.0
     for images, labels in batches:
         optimizer.zero_grad()
@@ -76,32 +76,32 @@ def train(network: Network, optimizer: torch.optim.Optimizer, batches: list[data
 
 @torch.no_grad()
 def accuracy(network: Network, test: data.LabelledImages, batch: int) -> float:
-    """The part of the images that is recognised; rank 0 has it."""
-    right = 0
+    """Returns the fraction of correctly classified images (on rank 0)."""
+    correct = 0
     for images, labels in zip(test.images.split(batch), test.labels.split(batch)):
         scores = network(images)
         if scores.dim() == 2:
-            right += int((scores.argmax(1) == labels).sum())
-    return right / len(test.labels)
+            correct += int((scores.argmax(1) == labels).sum())
+    return correct / len(test.labels)
 
 
 def residuals(network: Network) -> str:
-    """The last that the solver saw, forward and backward; one level has none."""
+    """Returns the last residuals of the forward and the backward solve; a single level has none."""
     known = [statistics.known[-1:] for statistics in network.middle.statistics]
     return " ".join(f"{value[0]:.1e}" if value else "none" for value in known)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=64, help="residual layers (64)")
-    parser.add_argument("--levels", type=int, default=2, help="of the multigrid solver (2)")
-    parser.add_argument("--cfactor", type=int, default=4, help="how many times coarser each level is (4)")
-    parser.add_argument("--iterations", type=int, default=2, help="of the solver, forward and backward (2)")
-    parser.add_argument("--epochs", type=int, default=2, help="passes over the images (2)")
-    parser.add_argument("--batch", type=int, default=50, help="images in a mini-batch (50)")
-    parser.add_argument("--images", type=int, default=4000, help="to train with, at most (4000)")
-    parser.add_argument("--rate", type=float, default=0.05, help="of learning (0.05)")
-    parser.add_argument("--seed", type=int, default=1, help="of weights and batches (1)")
+    parser.add_argument("--steps", type=int, default=64, help="number of residual layers (default 64)")
+    parser.add_argument("--levels", type=int, default=2, help="levels of the multigrid solver (default 2)")
+    parser.add_argument("--cfactor", type=int, default=4, help="coarsening factor between levels (default 4)")
+    parser.add_argument("--iterations", type=int, default=2, help="iterations of each solve (default 2)")
+    parser.add_argument("--epochs", type=int, default=2, help="number of passes over the images (default 2)")
+    parser.add_argument("--batch", type=int, default=50, help="images per mini-batch (default 50)")
+    parser.add_argument("--images", type=int, default=4000, help="maximum number of training images (default 4000)")
+    parser.add_argument("--rate", type=float, default=0.05, help="learning rate (default 0.05)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of weights and batches (default 1)")
     return parser.parse_args()
 
 
@@ -110,7 +110,7 @@ def main() -> None:
     comm = weft.world()
     images = data.mnist()
     count = min(options.images, len(images.train.labels))
-    # The sample is sorted by digit: a part of it is taken from all over.
+    # The sample is sorted by digit: select evenly spaced images.
     chosen = images.train.select(torch.linspace(0, len(images.train.labels) - 1, count).long())
     network = Network(comm, options)
     optimizer = torch.optim.SGD(network.parameters(), lr=options.rate, momentum=0.9)

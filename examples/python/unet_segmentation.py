@@ -1,8 +1,8 @@
-"""A U-Net that finds shapes in large noisy images, each image cut into tiles over the ranks.
+"""A U-Net that segments shapes in large noisy images, with each image split into tiles over the ranks.
 
 mpirun -n 4 python unet_segmentation.py --grid 2 2 --size 256 --steps 60 --output pictures
 
-The network is plain PyTorch; parallelize splits it. Rank 0 writes input.png, truth.png and prediction.png.
+The network is plain PyTorch; parallelize() splits it. Rank 0 writes input.png, truth.png and prediction.png.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class UNet(nn.Module):
 
 
 def pictures(seed: int, batch: int, size: int) -> tuple[Tensor, Tensor]:
-    """Discs and rectangles under noise, and which pixel belongs to what. The same on every rank."""
+    """Noisy images of discs and rectangles, and the class of each pixel. The same on every rank."""
     random = torch.Generator().manual_seed(seed)
     y, x = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
     truth = torch.zeros(batch, size, size, dtype=torch.long)
@@ -67,7 +67,7 @@ def pictures(seed: int, batch: int, size: int) -> tuple[Tensor, Tensor]:
 
 
 def write_png(path: Path, pixels: Tensor) -> None:
-    """[height, width, 3] bytes."""
+    """Writes an RGB image of shape [height, width, 3] and type uint8."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -85,14 +85,14 @@ def grey(image: Tensor) -> Tensor:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--grid", type=int, nargs=2, help="rows and columns of tiles; default: all ranks in one column")
+    parser.add_argument("--grid", type=int, nargs=2, help="rows and columns of tiles (default: one column)")
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     comm = weft.world()
-    grid = weft.spatial.Grid(*(arguments.grid or (comm.size, 1)))
+    grid = weft.spatial.RankGrid(*(arguments.grid or (comm.size, 1)))
 
     torch.manual_seed(0)
     net = weft.spatial.parallelize(UNet(), grid, (arguments.batch, 1, arguments.size, arguments.size))
@@ -101,7 +101,7 @@ def main() -> None:
     for step in range(arguments.steps):
         images, truth = pictures(step, arguments.batch, arguments.size)
         optimizer.zero_grad()
-        loss = F.cross_entropy(net(images), truth)  # over all tiles, the same on every rank
+        loss = F.cross_entropy(net(images), truth)  # over all tiles, the same value on every rank
         weft.backward(loss)
         optimizer.step()
         if comm.rank == 0 and step % 10 == 9:
@@ -114,7 +114,7 @@ def main() -> None:
     if comm.rank == 0:
         guess = prediction[0].argmax(0)
         right = (guess == truth[0]).double().mean().item()
-        print(f"Python  {comm.size} ranks: final loss {loss.item():.6f}, {right:.4f} of the pixels right", flush=True)
+        print(f"Python  {comm.size} ranks: final loss {loss.item():.6f}, {right:.4f} of the pixels correct", flush=True)
         if arguments.output:
             arguments.output.mkdir(parents=True, exist_ok=True)
             write_png(arguments.output / "input.png", grey(images[0, 0]))

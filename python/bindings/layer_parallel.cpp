@@ -1,8 +1,12 @@
-// LayerParallel for Python, whose layers are callables.
 #include "python/bindings/layer_parallel.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <utility>
 
 #include "weft/layer_parallel/network.h"
 
@@ -11,7 +15,7 @@ namespace py = pybind11;
 namespace weft::layer_parallel {
 namespace {
 
-// A Python object that any thread may drop.
+// A Python object that any thread may release.
 std::shared_ptr<py::object> hold(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
             const py::gil_scoped_acquire gil;
@@ -50,10 +54,22 @@ Transfers::Function transfer(const py::object& callable) {
   };
 }
 
+// Returns the enumerator that the value of `key` names. Throws ValueError for unknown names.
+template <class Key, class Enum>
+Enum named(const py::dict& description, const char* key, std::initializer_list<std::pair<Key, Enum>> names) {
+  const auto value = description[key].cast<Key>();
+  for (const auto& [name, enumerator] : names) {
+    if (name == value) return enumerator;
+  }
+  throw py::value_error("weft: " + std::string(key) + ": unknown value " +
+                        py::repr(description[key]).cast<std::string>());
+}
+
 Layer layer(const py::dict& description) {
   Layer layer;
   layer.function = function(description["function"]);
-  layer.form = static_cast<Form>(description["form"].cast<int>());
+  layer.form = named<std::string, Form>(
+      description, "form", {{"residual", Form::kResidual}, {"step", Form::kStep}, {"plain", Form::kPlain}});
   layer.parameters = description["parameters"].cast<Tensors>();
   layer.buffers = description["buffers"].cast<Tensors>();
   layer.name = description["name"].cast<std::string>();
@@ -76,15 +92,27 @@ multigrid::Options solve(const py::dict& description) {
   options.max_iterations = description["iterations"].cast<int>();
   options.absolute_tolerance = description["tolerance"].cast<double>();
   options.relative_tolerance = description["relative_tolerance"].cast<double>();
-  options.temporal_norm = static_cast<multigrid::TemporalNorm>(description["norm"].cast<int>());
+  options.temporal_norm = named<double, multigrid::TemporalNorm>(
+      description, "norm",
+      {{1.0, multigrid::TemporalNorm::kOne},
+       {2.0, multigrid::TemporalNorm::kTwo},
+       {std::numeric_limits<double>::infinity(), multigrid::TemporalNorm::kInfinity}});
   options.compute_residual = description["residual"].cast<bool>();
   options.relaxations = per_level<int>(description["relaxations"]);
   options.c_weight = per_level<double>(description["c_weight"]);
-  options.cycle = static_cast<multigrid::CycleKind>(description["cycle"].cast<int>());
+  options.cycle = named<std::string, multigrid::CycleKind>(
+      description, "cycle", {{"V", multigrid::CycleKind::kV}, {"F", multigrid::CycleKind::kF}});
   options.skip_downcycle = description["skip_downcycle"].cast<bool>();
   options.relax_coarsest_only = description["relax_coarsest_only"].cast<bool>();
-  options.storage = static_cast<multigrid::Storage>(description["storage"].cast<int>());
-  options.initial_guess = static_cast<multigrid::InitialGuess>(description["guess"].cast<int>());
+  options.storage = named<std::string, multigrid::Storage>(
+      description, "storage", {{"all", multigrid::Storage::kAllPoints}, {"c-points", multigrid::Storage::kCPoints}});
+  options.initial_guess =
+      named<std::string, multigrid::InitialGuess>(description, "guess",
+                                                  {{"zero", multigrid::InitialGuess::kZero},
+                                                   {"constant", multigrid::InitialGuess::kConstant},
+                                                   {"coarse", multigrid::InitialGuess::kCoarseSolve},
+                                                   {"callback", multigrid::InitialGuess::kCallback},
+                                                   {"previous", multigrid::InitialGuess::kPrevious}});
   return options;
 }
 
@@ -95,7 +123,7 @@ Options options(const py::dict& description) {
   options.backward_grid = grid(description["backward_grid"]);
   options.forward = solve(description["forward"]);
   options.backward = solve(description["backward"]);
-  options.ends = description["replicated"].cast<bool>() ? Ends::kAll : Ends::kRoot;
+  options.replicated = description["replicated"].cast<bool>();
   options.transfers = {transfer(description["coarsen"]), transfer(description["refine"])};
   options.keep_states = description["keep_states"].cast<bool>();
   if (const py::object guess = description["guess"]; !guess.is_none()) {
@@ -107,18 +135,19 @@ Options options(const py::dict& description) {
   return options;
 }
 
-std::unique_ptr<LayerParallel> create(std::int64_t team, std::int64_t count, const py::dict& layers,
+std::unique_ptr<LayerParallel> create(std::int64_t communicator, std::int64_t count, const py::dict& layers,
                                       const py::list& shared, const py::dict& description) {
   std::map<std::int64_t, Layer> needed;
   for (const auto& [number, item] : layers) needed.emplace(number.cast<std::int64_t>(), layer(item.cast<py::dict>()));
   std::vector<SharedParameter> parameters;
   for (const auto& item : shared) {
     const auto [mine, like] = item.cast<std::pair<std::optional<at::Tensor>, at::Tensor>>();
-    parameters.push_back({mine.value_or(at::Tensor()), Layout::of({like}).items.front()});
+    parameters.push_back({mine.value_or(at::Tensor()), StateLayout::of({like}).items.front()});
   }
   const Options how = options(description);
   const py::gil_scoped_release released;
-  return std::make_unique<LayerParallel>(mpi::Team::find(team), count, std::move(needed), std::move(parameters), how);
+  return std::make_unique<LayerParallel>(Communicator::find(communicator), count, std::move(needed),
+                                         std::move(parameters), how);
 }
 
 py::object forward(LayerParallel& network, const py::object& x, const Tensors& extras, const py::object& prepare) {

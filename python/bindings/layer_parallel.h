@@ -1,3 +1,4 @@
+// LayerParallel for Python, whose layers are Python callables.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,30 +1,41 @@
 """weft: differentiable MPI communication for PyTorch, and parallel training on top of it.
 
-Importing it does not initialise MPI; ``weft.world()`` does. Gradients are those of the sum of all ranks' losses.
+Importing weft does not initialize MPI; ``weft.world()`` does. Gradients are those of the sum of all ranks' losses.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import weft_autoload
 
-from . import _call_site, _library, _lifetime, _transforms, errors  # loads the library, where the others look things up
+from . import (
+    _bindings,
+    _call_site,
+    _library,  # loads the library, whose operations the other modules look up
+    _lifetime,
+    _renamed,
+    _transforms,
+    errors,
+)
 from . import data as data
 from . import memory as memory
-from ._doctor import Report, doctor
 from ._gradients import clip_grad_norm_
 from ._messages import ANY_SOURCE, ANY_TAG
 from ._options import Options, configure, options
 from ._request import Request, Status
 from ._tape import anchor, backward, grad, reset_tape, tape, tape_length
-from .communicator import Communicator, Grid, from_mpi4py, world
+from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, PeerLost, TimeoutError
 from .layer_parallel import LayerParallel, Solve
 from .mesh import Mesh
+from .tools._diagnosis import doctor
 from .version import __version__
 
-from . import sml, spatial  # isort: skip  # last: it builds on all of the above
+from . import sml, spatial  # isort: skip  # last: they use the modules above
 
 weft_autoload.register_or_raise()
+_bindings.load()  # translates the exceptions of all operations
 _transforms.install()
 _lifetime.install()
 _call_site.install()
@@ -34,16 +45,15 @@ library_path = str(_library.PATH)
 __all__ = [
     "ANY_SOURCE",
     "ANY_TAG",
+    "CartTopology",
     "Communicator",
     "Disagreement",
-    "Grid",
     "LayerError",
     "LayerParallel",
     "Mesh",
     "MpiError",
     "Options",
     "PeerLost",
-    "Report",
     "Request",
     "Solve",
     "Status",
@@ -68,3 +78,9 @@ __all__ = [
     "tape_length",
     "world",
 ]
+
+_RENAMED = {"Grid": ("weft.communicator", "CartTopology"), "Report": ("weft.tools.doctor", "DoctorReport")}
+
+
+def __getattr__(name: str) -> Any:
+    return _renamed.resolve("weft", name, _RENAMED)

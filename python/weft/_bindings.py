@@ -1,4 +1,4 @@
-"""Loads weft_bindings.so, the part of the library that torch.ops cannot carry."""
+"""Loads weft_bindings.so: the parts of the library that torch.ops cannot express, and the translation of exceptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import _library
 
 @cache
 def load() -> ModuleType:
-    """From beside libweft.so, which need not be inside the package."""
+    """The module weft_bindings, from the folder of libweft.so, which may be outside of the package."""
     path = str(_library.PATH.with_name("weft_bindings.so"))
     spec = spec_from_file_location("weft_bindings", path, loader=ExtensionFileLoader("weft_bindings", path))
     assert spec is not None and spec.loader is not None

@@ -1,4 +1,4 @@
-"""Tells the library which line of a script a thread is at, for its messages about waiting."""
+"""Gives the library the script line that a thread executes, for its messages about long waits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from . import _library
 
 _Hook = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_size_t)
 
-# Frames in these folders are the machinery, not the caller.
+# Frames in these folders belong to weft and torch, not to the caller.
 _own = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, torch.__file__ or "torch"))
 
 
 def hide(file: str) -> None:
-    """Counts the folder of a package built on weft as machinery, too."""
+    """Excludes the folder of ``file`` from call sites; for packages that are built on weft."""
     global _own
     _own = (*_own, os.path.dirname(os.path.abspath(file)) + os.sep)
 
@@ -38,7 +38,7 @@ def _write_call_site(thread: int, text: int, capacity: int) -> int:
         site = _caller(sys._current_frames().get(thread)).encode()[-capacity:]
         ctypes.memmove(text, site, len(site))
         return len(site)
-    except BaseException:  # an exception cannot cross into the library, and a missing line is no reason for one
+    except BaseException:  # an exception cannot cross into the library
         return 0
 
 
@@ -46,8 +46,9 @@ _hook = _Hook(_write_call_site)
 
 
 def install() -> None:
+    """Registers the hook with the library."""
     setter = _library.SYMBOLS.weft_set_call_site_hook
     setter.argtypes, setter.restype = [_Hook], None
     setter(_hook)
-    # The library outlives Python, and must not call it then.
+    # The library outlives the interpreter and must not call into it then.
     atexit.register(lambda: setter(_Hook(0)))

@@ -1,4 +1,4 @@
-"""Gradients over all ranks: what each rank's optimiser cannot know by itself."""
+"""Operations on the gradients of all ranks together."""
 
 from __future__ import annotations
 
@@ -21,17 +21,22 @@ def clip_grad_norm_(
     comm: Communicator | None = None,
     error_if_nonfinite: bool = False,
 ) -> Tensor:
-    """torch.nn.utils.clip_grad_norm_ where each rank of ``comm`` (default: all) holds other parameters. Collective.
+    """Collective. Clips gradients like torch.nn.utils.clip_grad_norm_, for parameters that are distributed over ranks.
 
-    The norm is that of all ranks' gradients together; a parameter that several ranks have copies of counts once if
-    LayerParallel shares it. Returns the norm before clipping.
+    Args:
+        parameters: those of this rank. A parameter that LayerParallel shares between ranks counts once.
+        max_norm, norm_type: as in torch; the norm is that of all ranks' gradients together.
+        comm: the ranks that hold the parameters; by default all.
+        error_if_nonfinite: raise RuntimeError if the norm is not finite.
+
+    Returns the norm before clipping.
     """
     comm = world() if comm is None else comm
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     held = [parameter for parameter in listed if parameter.grad is not None]
     total = _total_norm(held, float(norm_type), comm)
     if error_if_nonfinite and not math.isfinite(total):
-        raise RuntimeError(f"weft: the norm of all ranks' gradients is {total}; it cannot be clipped")
+        raise RuntimeError(f"weft: clip_grad_norm_: the norm of all ranks' gradients is {total}")
     scale = max_norm / (total + 1e-6)
     if scale < 1 or math.isnan(scale):
         for parameter in held:
@@ -44,7 +49,7 @@ def _total_norm(parameters: list[Tensor], norm_type: float, comm: Communicator) 
     with torch.no_grad():
         norms = [torch.linalg.vector_norm(p.grad, norm_type).double().item() for p in parameters]
         if math.isinf(norm_type):
-            # MPI's maximum may lose a NaN; a sum never does.
+            # MPI's maximum may drop a NaN; a sum preserves it.
             largest = torch.tensor([max(norms, default=0.0), sum(norms)], dtype=torch.float64)
             result = comm.all_reduce(largest[:1], "max").item()
             return float("nan") if math.isnan(comm.all_reduce(largest[1:], "sum").item()) else result

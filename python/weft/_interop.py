@@ -1,4 +1,4 @@
-"""Whether another package in this process, or in a fresh one, uses the same MPI library as weft."""
+"""Checks that other packages use the same MPI library as weft."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def _libraries(maps: str) -> set[str]:
 
 
 def mpi_libraries() -> set[str]:
-    """The files of the MPI libraries that this process has loaded: one, if all is well."""
+    """Returns the paths of the MPI libraries that this process has loaded; there should be one."""
     try:
         return _libraries(Path("/proc/self/maps").read_text())
-    except OSError:  # not Linux: nothing known
+    except OSError:  # not Linux: unknown
         return set()
 
 
 def require_one_mpi() -> None:
-    """Handles of one MPI library mean nothing to another, or crash it."""
+    """Raises RuntimeError if several MPI libraries are loaded, because their handles are not interchangeable."""
     loaded = mpi_libraries()
     if len(loaded) > 1:
         raise RuntimeError(
-            "weft: mpi4py and weft use different MPI libraries, so they share no communicators: "
-            f"{', '.join(sorted(loaded))}. Set MPI4PY_LIBMPI to the one that weft was built with, or build weft anew."
+            "weft: mpi4py and weft use different MPI libraries and cannot share communicators: "
+            f"{', '.join(sorted(loaded))}. Set MPI4PY_LIBMPI to the library that weft was built with, or rebuild weft."
         )
 
 
 def mpi4py_libraries() -> set[str] | None:
-    """What mpi4py would load, tried in a process of its own; None where there is no mpi4py, or it fails."""
+    """Returns the MPI libraries that mpi4py loads in a new process; None if mpi4py is missing or fails."""
     if importlib.util.find_spec("mpi4py") is None:
         return None
     probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=False)

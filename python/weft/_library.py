@@ -12,7 +12,7 @@ _NAME = "libweft.so"
 
 
 def _candidates() -> list[Path]:
-    """Where the library may be, most explicit first. In a checkout, lib/ is a link to the build in use."""
+    """Returns possible paths of the library, most explicit first. In a checkout, lib/ links to the current build."""
     places = []
     if file := os.environ.get("WEFT_LIBRARY"):
         places.append(Path(file))
@@ -29,8 +29,8 @@ def _find() -> Path:
             return path
     tried = "".join(f"\n  {path}" for path in candidates)
     raise ImportError(
-        f"weft: {_NAME} was not found. Looked for:{tried}\n"
-        "In a checkout, run `make env`; elsewhere, `pip install .` again or set WEFT_LIBRARY to the file."
+        f"weft: {_NAME} not found; tried:{tried}\n"
+        "In a checkout, run `make env`; otherwise reinstall weft, or set WEFT_LIBRARY to the file."
     )
 
 
@@ -40,8 +40,8 @@ def _load() -> tuple[Path, ctypes.CDLL]:
         torch.ops.load_library(str(path))
     except OSError as error:
         raise ImportError(
-            f"weft: {path} could not be loaded: {error}\nIt needs the MPI and the torch (this one is "
-            f"{torch.__version__}) that it was built with."
+            f"weft: cannot load {path}: {error}\nThe library needs the MPI and torch versions that it was built with; "
+            f"this is torch {torch.__version__}."
         ) from error
     return path, ctypes.CDLL(str(path))
 

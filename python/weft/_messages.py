@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ._request import Request, Status
-from .errors import reraise
 
 ANY_SOURCE: Final = -1
 ANY_TAG: Final = -1
@@ -26,18 +25,19 @@ _neighbour_exchange = torch.ops.weft.neighbour_exchange.default
 
 
 class Messages:
-    """Mixed into Communicator, which sets the number that names it to the library."""
+    """Point-to-point and non-blocking operations.
+
+    They raise PeerLost if another rank fails, TimeoutError if a wait exceeds ``Options.timeout``, and MpiError if MPI
+    reports an error. Collective ones also raise Disagreement, as the blocking operations do.
+    """
 
     __slots__ = ()
 
     _id: int
 
     def send(self, x: Tensor, dest: int, tag: int = 0) -> None:
-        """Sends ``x``; returns when it may be changed again. Adjoint: receives the gradient from ``dest``."""
-        try:
-            _send(x, dest, tag, self._id)
-        except RuntimeError as error:
-            reraise(error)
+        """Sends ``x`` to rank ``dest``; returns when ``x`` may be modified. Adjoint: receives the gradient."""
+        _send(x, dest, tag, self._id)
 
     @overload
     def recv(
@@ -55,70 +55,53 @@ class Messages:
     def recv(
         self, like: Tensor | None = None, source: int | None = None, tag: int | None = 0, *, status: bool = False
     ) -> Tensor | tuple[Tensor, Status]:
-        """Receives a tensor; messages say what they carry, so ``like`` is not needed.
+        """Receives a tensor and returns it; messages carry their shape and dtype.
 
-        Where ``like`` is given, another shape or type is an error, and its device is where the result goes. None as
-        ``source`` or ``tag`` means any; ``status=True`` also tells which. Adjoint: sends the gradient to the rank that
-        the tensor came from.
+        Args:
+            like: if given, its shape and dtype must match the message, and the result is on its device.
+            source, tag: None accepts any.
+            status: also return the source and the tag.
+
+        Adjoint: sends the gradient back to the source. Raises RuntimeError if ``like`` does not match.
         """
-        try:
-            x, source, tag = _recv(like, -1 if source is None else source, -1 if tag is None else tag, self._id)
-        except RuntimeError as error:
-            reraise(error)
+        x, source, tag = _recv(like, -1 if source is None else source, -1 if tag is None else tag, self._id)
         return (x, Status(source, tag)) if status else x
 
     def sendrecv(self, x: Tensor, dest: int, source: int, tag: int = 0) -> Tensor:
-        """Sends to ``dest`` and receives from ``source`` at the same time. Adjoint: the other way round."""
-        try:
-            return _sendrecv(x, dest, source, tag, self._id)
-        except RuntimeError as error:
-            reraise(error)
+        """Sends to ``dest`` and receives from ``source`` at the same time. Adjoint: the reverse exchange."""
+        return _sendrecv(x, dest, source, tag, self._id)
 
     def isend(self, x: Tensor, dest: int, tag: int = 0) -> Request[None]:
-        """Starts a send; ``x`` must stay unchanged until the request was waited for."""
-        try:
-            return Request(_isend(x, dest, tag, self._id))
-        except RuntimeError as error:
-            reraise(error)
+        """Starts a send. Do not modify ``x`` before ``wait`` returns."""
+        return Request(_isend(x, dest, tag, self._id))
 
     def irecv(self, like: Tensor | None = None, source: int | None = None, tag: int | None = 0) -> Request[Tensor]:
-        """Starts a receive as recv does; ``wait`` returns the tensor."""
-        try:
-            return Request(_irecv(like, -1 if source is None else source, -1 if tag is None else tag, self._id))
-        except RuntimeError as error:
-            reraise(error)
+        """Starts a receive with the arguments of recv; ``wait`` returns the tensor."""
+        return Request(_irecv(like, -1 if source is None else source, -1 if tag is None else tag, self._id))
 
     def iall_reduce(self, x: Tensor, op: str = "sum") -> Request[Tensor]:
-        """Starts an all_reduce (gradients: sum and mean only); the payload moves while the caller computes.
+        """Collective. Starts an all_reduce, which proceeds while the caller computes. Gradients: sum and mean only.
 
-        In backward the adjoint starts where ``wait`` stood and ends where the operation started, so it overlaps too.
+        In backward, the adjoint starts at the position of ``wait`` and ends at the position of this call, so it
+        overlaps with computation too.
         """
-        try:
-            return Request(_iall_reduce(x, op, self._id))
-        except RuntimeError as error:
-            reraise(error)
+        return Request(_iall_reduce(x, op, self._id))
 
     def iall_gather(self, x: Tensor, dim: int = 0) -> Request[Tensor]:
-        """Starts an all_gather; its adjoint is a blocking reduce_scatter."""
-        try:
-            return Request(_iall_gather(x, dim, self._id))
-        except RuntimeError as error:
-            reraise(error)
+        """Collective. Starts an all_gather. Adjoint: a blocking reduce_scatter."""
+        return Request(_iall_gather(x, dim, self._id))
 
     def ibroadcast(self, x: Tensor, root: int = 0) -> Request[Tensor]:
-        """Starts a broadcast; its adjoint is a blocking reduce."""
-        try:
-            return Request(_ibroadcast(x, root, self._id))
-        except RuntimeError as error:
-            reraise(error)
+        """Collective. Starts a broadcast. Adjoint: a blocking reduce."""
+        return Request(_ibroadcast(x, root, self._id))
 
     def neighbour_exchange(self, outgoing: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Tensors to and from the neighbours on a communicator made by cart.
+        """Collective. Exchanges tensors with the neighbours on a communicator made by cart, and returns theirs.
 
-        Two entries per dimension of the grid, for the neighbour before and the one after; None beyond an edge, in and
-        out. Shapes may differ. Its own adjoint.
+        Args:
+            outgoing: two entries per dimension of the grid, for the previous and the next neighbour; None beyond an
+                edge. Shapes may differ. The result has the same layout.
+
+        The operation is its own adjoint.
         """
-        try:
-            return _neighbour_exchange(outgoing, self._id)
-        except RuntimeError as error:
-            reraise(error)
+        return _neighbour_exchange(outgoing, self._id)

@@ -1,4 +1,4 @@
-"""Python objects between ranks, for state and reports: pickled, so never on a hot path."""
+"""Collectives for Python objects, which are pickled; for state and reports, not for hot paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .communicator import Communicator
 
 @torch.no_grad()
 def all_gather(comm: Communicator, value: Any) -> list[Any]:
-    """Collective. Every rank's object, in rank order."""
+    """Collective. Returns the objects of all ranks, in rank order."""
     data = _to_bytes(value)
     sizes = comm.all_gather(torch.tensor([data.numel()]))
     return _split(comm.all_gather(data), sizes)
@@ -21,7 +21,7 @@ def all_gather(comm: Communicator, value: Any) -> list[Any]:
 
 @torch.no_grad()
 def gather(comm: Communicator, value: Any) -> list[Any]:
-    """Collective. Every rank's object, in rank order, on rank 0; elsewhere nothing."""
+    """Collective. Returns the objects of all ranks, in rank order, on rank 0; an empty list on other ranks."""
     data = _to_bytes(value)
     sizes = comm.all_gather(torch.tensor([data.numel()]))
     gathered = comm.gather(data, root=0)

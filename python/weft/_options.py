@@ -1,4 +1,4 @@
-"""Options: the settings of communication in this process."""
+"""Options of communication in this process."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ def _now(index: int) -> Callable[[], Any]:
 
 @dataclass(frozen=True)
 class Options:
-    """What is not given stays as it is now; the environment variables set the start."""
+    """Communication options. Omitted fields keep their current values; environment variables set the initial ones."""
 
     timeout: float = field(default_factory=_now(0))
-    """Seconds that a wait may last before it raises TimeoutError (WEFT_TIMEOUT, 300)."""
+    """Seconds before a wait raises TimeoutError (WEFT_TIMEOUT, 300)."""
     warn_after: float = field(default_factory=_now(1))
-    """Seconds before a wait says on stderr who waits in what (WEFT_WARN, 30)."""
+    """Seconds before a wait prints the rank and the operation to stderr (WEFT_WARN, 30)."""
     debug: bool = field(default_factory=_now(2))
-    """Remember where operations were called from, and check backward ones too (WEFT_DEBUG)."""
+    """Record the call sites of operations, and also check operations in backward (WEFT_DEBUG)."""
     check: bool = field(default_factory=_now(3))
-    """Have the ranks agree on each call before it communicates (WEFT_CHECK=0: undefined behaviour if they differ)."""
+    """Check that all ranks make the same call before it communicates (WEFT_CHECK=0 disables it; a mismatch is then
+    undefined behaviour)."""
     cuda_aware: bool = field(default_factory=_now(4))
-    """Give device memory to MPI where the library can take it (WEFT_CUDA_AWARE)."""
+    """Pass device memory to MPI if the library supports it (WEFT_CUDA_AWARE)."""
     max_count: int = field(default_factory=_now(5))
-    """Elements that one MPI call is given; larger transfers are made in pieces (WEFT_MAX_COUNT)."""
+    """Maximum number of elements per MPI call; larger transfers are split (WEFT_MAX_COUNT)."""
 
 
 def options() -> Options:
-    """The settings in force."""
+    """Returns the current options."""
     return Options()
 
 
 def configure(new: Options | None = None, /, **changes: Any) -> Options:
-    """Sets options, whole or by name: ``configure(timeout=60)``. Returns those in force before.
+    """Sets options, all or by name: ``configure(timeout=60)``. Call it on all ranks, between operations.
 
-    To be called on all ranks alike, between operations.
+    Returns the previous options. Raises ValueError if a value is out of range.
     """
     before = options()
     wanted = replace(new or before, **changes)

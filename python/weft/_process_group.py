@@ -1,4 +1,4 @@
-"""The torch.distributed backend `weft`: where its processes meet, and the factory that torch calls."""
+"""The torch.distributed backend `weft`: its rendezvous and the factory that torch calls."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ _ADDRESS_BYTES = 256
 
 
 def create(options: Any) -> Any:
-    """A c10d backend for the group that `options` (torch's _DistributedBackendOptions) describe. Collective over it."""
-    world()  # whoever uses MPI leaves it properly at the end
+    """Collective over the group. Returns a c10d backend for it; `options` is torch's _DistributedBackendOptions."""
+    world()  # registers the exit handler that finalizes MPI
     return _bindings.load().create_process_group(options)
 
 
 def rendezvous(url: str, timeout: timedelta) -> Iterator[tuple[Store, int, int]]:
-    """Collective over all ranks. A store for torch's own bookkeeping, on a free port of rank 0, told to the others by
-    MPI; rank and size are MPI's."""
+    """Collective over all ranks. Yields a store for torch, on a free port of rank 0, and MPI's rank and size.
+
+    Raises ValueError if ``url`` contains another rank or size, and RuntimeError on a second rendezvous.
+    """
     comm = world()
     _require_mpi_ranks(url, comm)
     store = _open_store(comm, timeout)
     yield store, comm.rank, comm.size
-    raise RuntimeError("weft: a group that MPI's ranks made cannot meet again with other ranks")
+    raise RuntimeError("weft: backend 'weft' does not support elastic restarts; its ranks are those of the MPI job")
 
 
 def _require_mpi_ranks(url: str, comm: Communicator) -> None:
@@ -38,7 +40,7 @@ def _require_mpi_ranks(url: str, comm: Communicator) -> None:
     for name, value in (("rank", comm.rank), ("world_size", comm.size)):
         if name in asked and int(asked[name][0]) != value:
             raise ValueError(
-                f"weft: init_process_group was given {name}={asked[name][0]}, but for MPI it is {value}; leave it out"
+                f"weft: init_process_group: {name}={asked[name][0]} differs from MPI's {name} {value}; omit it"
             )
 
 

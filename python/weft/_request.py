@@ -1,12 +1,10 @@
-"""Request: a non-blocking operation under way."""
+"""Request: a non-blocking operation in progress."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
-
-from .errors import reraise
 
 Result = TypeVar("Result")
 
@@ -14,35 +12,40 @@ _wait = torch.ops.weft.wait.default
 
 
 class Status(NamedTuple):
-    """Where a received tensor came from."""
+    """Source and tag of a received tensor."""
 
     source: int
     tag: int
 
 
+class Pending(Protocol):
+    """torch.classes.weft.Pending, the library's side of a request."""
+
+    def ready(self) -> bool: ...
+    def source(self) -> int: ...
+    def tag(self) -> int: ...
+
+
 class Request(Generic[Result]):
-    """Made by isend, irecv, iall_reduce, iall_gather and ibroadcast; ``wait`` once for the result."""
+    """Returned by isend, irecv, iall_reduce, iall_gather and ibroadcast; call ``wait`` once to get the result."""
 
     __slots__ = ("_pending",)
 
-    def __init__(self, pending: Any) -> None:
+    def __init__(self, pending: Pending) -> None:
         self._pending = pending
 
     def wait(self) -> Result:
-        """Blocks until the operation is done and returns its result (None for isend). A second wait raises."""
-        try:
-            return _wait(self._pending)
-        except RuntimeError as error:
-            reraise(error)
+        """Blocks until the operation completes, and returns its result (None for isend).
+
+        Raises RuntimeError on a second call, and TimeoutError if the wait exceeds ``Options.timeout``.
+        """
+        return _wait(self._pending)
 
     def test(self) -> bool:
-        """Whether ``wait`` would return at once; lets MPI make progress."""
-        try:
-            return self._pending.ready()
-        except RuntimeError as error:
-            reraise(error)
+        """Lets MPI make progress and returns whether ``wait`` would return immediately."""
+        return self._pending.ready()
 
     @property
     def status(self) -> Status:
-        """Source and tag of what irecv received; -1 until it is here, and for other operations."""
+        """Source and tag of the tensor that irecv received; -1 before completion and for other operations."""
         return Status(self._pending.source(), self._pending.tag())

@@ -1,4 +1,4 @@
-"""The torch.distributed backend `sml`: which backend stands behind it, and the factory that torch calls."""
+"""The torch.distributed backend `sml`: its fallback backend and the factory that torch calls."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from . import _bindings
 
 
 def create(options: Any) -> Any:
-    """A c10d backend for the group that `options` (torch's _DistributedBackendOptions) describe. Collective over it."""
+    """Collective over the group. Returns a c10d backend for it; `options` is torch's _DistributedBackendOptions."""
     bindings = _bindings.load()
     fallback = bindings.sml_fallback(options, "mpi" if _started_by_mpi() else "gloo")
     return bindings.create_sml_process_group(options, _open_fallback(fallback, options))
 
 
 def _started_by_mpi() -> bool:
-    """torchrun inside of a Slurm job sees Slurm's variables, which are not its workers'."""
+    """Whether an MPI launcher started this process; torchrun inside a Slurm job inherits Slurm's variables."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return False
     return any(name in os.environ for name in weft_autoload.LAUNCHER_VARIABLES)
@@ -31,7 +31,7 @@ def _open_fallback(name: str, options: Any) -> Any:
         from . import _process_group
 
         return _process_group.create(options)
-    # A store may be used again: sml_setup.cpp counts this rank's meetings there.
-    meeting = options.store.add(f"sml/meetings/{options.group_rank}", 0)
-    store = PrefixStore(f"sml/gloo/{meeting}", options.store)
+    # A store may be reused; the library counts the rendezvous of this rank in it.
+    number = options.store.add(f"sml/meetings/{options.group_rank}", 0)
+    store = PrefixStore(f"sml/gloo/{number}", options.store)
     return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)

@@ -1,4 +1,4 @@
-"""How LayerParallel's two solves are done: options, their check, and what they did."""
+"""Options and statistics of the two solves of LayerParallel."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ NORMS = (1, 2, math.inf)
 
 @dataclass(frozen=True)
 class Solve:
-    """One direction's solve, by multigrid in time.
+    """Options of a multigrid solve, forward or backward. Raises ValueError for values out of range.
 
-    Values that may differ from level to level are numbers or ``{level: number}``; level 0 is the finest, and levels
-    that the mapping leaves out have the default.
+    Values that may differ between levels are numbers or ``{level: number}``. Level 0 is the finest; levels that are not
+    in the mapping use the default.
     """
 
     iterations: int = 10
-    """At most."""
+    """Maximum number of iterations."""
     tolerance: float = 1e-12
-    """Ends the iterations when the residual falls below it."""
+    """Stop when the residual falls below this value."""
     relative_tolerance: float = 1e-6
-    """The same, relative to the first residual."""
+    """Stop when the residual falls below this fraction of the first residual."""
     residual: bool = True
-    """Whether residuals are computed at all; without them there are always ``iterations``, each a little cheaper."""
+    """Compute residuals. Without them the solve always runs ``iterations``, each of which is slightly cheaper."""
     relaxations: int | Mapping[int, int] = 1
-    """0: F-relaxation, n: n times F and C, then F."""
+    """0 is F-relaxation; n is n times F- and C-relaxation, then F-relaxation."""
     c_weight: float | Mapping[int, float] = 1.0
-    """Of the new value in C-relaxation."""
+    """Weight of the new value in C-relaxation."""
     cycle: str = "V"
     """"V", or "F" (full multigrid)."""
     skip_downcycle: bool = False
-    """The first iteration starts on the coarsest level."""
+    """Start the first iteration on the coarsest level."""
     relax_coarsest_only: bool = False
     """Relax the coarsest level instead of solving it."""
     storage: str = "all"
-    """"all" points, or "c-points" (less memory; the others are computed again on the way)."""
+    """"all" stores every point; "c-points" uses less memory and recomputes the other points."""
     guess: str | Callable[[float], Any] = "zero"
-    """"zero", "constant", "coarse" (the coarsest level's solution), "previous" (the last solve's), or a function of
-    time that gives a state (forward only)."""
+    """"zero", "constant", "coarse" (the solution of the coarsest level), "previous" (the result of the last solve), or,
+    for forward only, a function from the time to a state."""
     norm: float = 2
-    """Over time: 1, 2 or inf."""
+    """Norm over time: 1, 2 or inf."""
 
     def __post_init__(self) -> None:
         _require("iterations", self.iterations, self.iterations >= 1, "at least 1")
@@ -57,7 +57,7 @@ class Solve:
         _require("norm", self.norm, self.norm in NORMS, f"one of {NORMS}")
 
     def describe(self) -> dict[str, Any]:
-        """For the library."""
+        """Returns the options as the library expects them."""
         return {
             "iterations": self.iterations,
             "tolerance": self.tolerance,
@@ -65,17 +65,17 @@ class Solve:
             "residual": self.residual,
             "relaxations": per_level(self.relaxations, 1),
             "c_weight": per_level(self.c_weight, 1.0),
-            "cycle": CYCLES.index(self.cycle),
+            "cycle": self.cycle,
             "skip_downcycle": self.skip_downcycle,
             "relax_coarsest_only": self.relax_coarsest_only,
-            "storage": STORAGES.index(self.storage),
-            "guess": GUESSES.index("callback" if callable(self.guess) else self.guess),
-            "norm": NORMS.index(self.norm),
+            "storage": self.storage,
+            "guess": "callback" if callable(self.guess) else self.guess,
+            "norm": float(self.norm),
         }
 
 
 def per_level(value: T | Mapping[int, T], default: T) -> tuple[T, dict[int, T]]:
-    """The value for all levels, and exceptions."""
+    """Returns the value for all levels, and the levels that differ."""
     return (default, dict(value)) if isinstance(value, Mapping) else (value, {})
 
 
@@ -86,14 +86,14 @@ def _require(name: str, value: object, holds: bool, expected: str) -> None:
 
 @dataclass(frozen=True)
 class SolveStatistics:
-    """What a solve did. Counts are this rank's."""
+    """Statistics of a solve. Counts are those of this rank."""
 
     iterations: int
     converged: bool
     residuals: list[float | None]
-    """Before each iteration's correction; None where it was not computed."""
+    """Residual before the correction of each iteration; None if it was not computed."""
     steps: list[int]
-    """Layer evaluations on each level."""
+    """Number of layer evaluations on each level."""
     messages: int
     bytes: int
     seconds_waiting: float
@@ -105,6 +105,6 @@ class SolveStatistics:
 
     @property
     def stalled(self) -> bool:
-        """The iterations ended, and the residual had hardly fallen, or grown."""
+        """Whether the solve ended without convergence and the residual fell by less than half."""
         known = self.known
         return not self.converged and len(known) > 1 and not known[-1] < 0.5 * known[0]

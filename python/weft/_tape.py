@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from .errors import reraise
-
 __all__ = ["anchor", "backward", "grad", "reset_tape", "tape", "tape_length"]
 
 _backward = torch.ops.weft.backward.default
@@ -20,15 +18,17 @@ _anchor = torch.ops.weft.anchor.default
 def backward(
     loss: Tensor | None = None, gradient: Tensor | None = None, retain_graph: bool = False, create_graph: bool = False
 ) -> None:
-    """``loss.backward()`` that also performs all recorded communication the loss does not depend on.
+    """Like ``loss.backward()``, but also performs recorded communication that the loss does not depend on.
 
-    Every rank that recorded communication calls it, with None where it has no loss. Gradients are those of the sum of
-    all ranks' losses. An exception on one rank (in a hook, say) reaches the others as PeerLost.
+    Collective over the ranks that recorded communication. Gradients are those of the sum of all ranks' losses.
+
+    Args:
+        loss: None on a rank that has no loss.
+        gradient, retain_graph, create_graph: as for ``Tensor.backward``.
+
+    Raises PeerLost if another rank fails, for example in a hook.
     """
-    try:
-        _backward(loss, gradient, retain_graph, create_graph)
-    except RuntimeError as error:
-        reraise(error)
+    _backward(loss, gradient, retain_graph, create_graph)
 
 
 def grad(
@@ -38,31 +38,26 @@ def grad(
     retain_graph: bool = False,
     create_graph: bool = False,
 ) -> tuple[Tensor, ...]:
-    """As backward, but returns the gradients of ``inputs`` (zeros where there is none) instead of accumulating them."""
+    """Like ``backward``, but returns the gradients of ``inputs`` instead of accumulating them; zeros if undefined."""
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    try:
-        return tuple(_grad(loss, wanted, gradient, retain_graph, create_graph))
-    except RuntimeError as error:
-        reraise(error)
+    return tuple(_grad(loss, wanted, gradient, retain_graph, create_graph))
 
 
 def anchor(x: Tensor) -> Tensor:
-    """``x``, with all communication recorded so far hung on it: plain ``backward`` from it then performs all of it.
+    """Returns ``x`` with all communication recorded so far in its graph, and starts a new tape region.
 
-    For those who call ``backward`` out of reach, as optimizer closures and trainers do. Starts a new tape region.
+    A plain ``backward`` from the result performs that communication. Use it if other code, such as an optimizer closure
+    or a trainer, calls ``backward``.
     """
-    try:
-        return _anchor(x)
-    except RuntimeError as error:
-        reraise(error)
+    return _anchor(x)
 
 
 @contextmanager
 def tape(on: bool = True) -> Iterator[None]:
-    """A tape of its own for what is communicated inside, for independent losses; ``tape(False)``: none.
+    """Records communication inside the block on a separate tape, for independent losses; ``tape(False)`` records none.
 
-    Without a tape only the data that flows between operations orders them in backward, as in mpi4torch: results that
-    are not used, and sends, then leave communication out, and other ranks waiting.
+    Without a tape, backward orders operations only by the data that flows between them, as mpi4torch does. It then
+    omits sends and operations with unused results, and other ranks may wait for them.
     """
     torch.ops.weft.enter_tape(on)
     try:
@@ -72,10 +67,10 @@ def tape(on: bool = True) -> Iterator[None]:
 
 
 def reset_tape() -> None:
-    """Forgets what was recorded: for communication whose backward pass nobody will run."""
+    """Discards all recorded communication. Use it if no backward pass will follow."""
     torch.ops.weft.reset_tape()
 
 
 def tape_length() -> int:
-    """Operations recorded since the last backward pass."""
+    """Returns the number of operations recorded since the last backward pass."""
     return torch.ops.weft.tape_length()

@@ -1,116 +1,136 @@
-"""Communicator: a group of ranks, and the differentiable operations between them."""
+"""Communicator: a group of ranks and the differentiable operations between them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import torch
 
 from . import _interop, _lifetime
 from ._collectives import Collectives
 from ._messages import Messages
-from .errors import reraise
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-class Grid(NamedTuple):
-    """The arrangement that cart made."""
+class CartTopology(NamedTuple):
+    """The arrangement of the ranks of a communicator made by cart."""
 
     extents: list[int]
     periodic: list[bool]
     coordinates: list[int]
+    """Coordinates of this rank."""
+
+
+class Handle(Protocol):
+    """torch.classes.weft.Communicator. The id of a communicator stays valid as long as its handle exists."""
+
+    def id(self) -> int: ...
+    def rank(self) -> int: ...
+    def size(self) -> int: ...
+    def name(self) -> str: ...
+    def closed(self) -> bool: ...
+    def dup(self) -> Handle: ...
+    def split(self, color: int, key: int) -> Handle: ...
+    def split_shared(self) -> Handle: ...
+    def cart(self, extents: list[int], periodic: list[bool]) -> Handle: ...
+    def is_cart(self) -> bool: ...
+    def grid(self) -> tuple[list[int], list[bool], list[int]]: ...
+    def free(self) -> None: ...
 
 
 class Communicator(Collectives, Messages):
-    """A group of ranks. Made by ``weft.world()``, ``weft.from_mpi4py(c)``, and by dup, split, split_shared and cart."""
+    """A group of ranks, made by ``weft.world()``, ``weft.from_mpi4py()``, dup, split, split_shared and cart.
 
-    __slots__ = ("__weakref__", "_rank", "_size", "_team")
+    Operations on a freed communicator raise RuntimeError.
+    """
 
-    def __init__(self, team: Any) -> None:
-        self._team = team  # a torch.classes.weft.Team, which keeps the number below valid
-        self._id = team.id()
-        self._rank = team.rank()
-        self._size = team.size()
+    __slots__ = ("__weakref__", "_handle", "_rank", "_size")
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._id = handle.id()
+        self._rank = handle.rank()
+        self._size = handle.size()
 
     @property
     def rank(self) -> int:
-        """This process's number in the group, from 0."""
+        """Number of this process in the group, from 0."""
         return self._rank
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """Number of ranks."""
         return self._size
 
     @property
     def name(self) -> str:
-        """What messages call it."""
-        return self._team.name()
+        """Name in error messages."""
+        return self._handle.name()
 
     def dup(self) -> Communicator:
-        """Collective. The same ranks, with traffic of their own."""
-        try:
-            return Communicator(self._team.dup())
-        except RuntimeError as error:
-            reraise(error)
+        """Collective. Returns a communicator of the same ranks whose messages are separate from this one's."""
+        return Communicator(self._handle.dup())
 
     @overload
     def split(self, color: int, key: int | None = None) -> Communicator: ...
     @overload
     def split(self, color: None, key: int | None = None) -> None: ...
     def split(self, color: int | None, key: int | None = None) -> Communicator | None:
-        """Collective. One communicator per color, its ranks ordered by ``key``; None where the color is None."""
+        """Collective. Splits the ranks into one communicator per color and returns this rank's.
+
+        Args:
+            color: at least 0; with None the rank joins no communicator and gets None.
+            key: orders the ranks of a color; by default the current rank.
+
+        Raises ValueError if ``color`` is negative.
+        """
         if color is not None and color < 0:
-            raise ValueError(f"weft: expected a color of at least 0, or None to stay out, got {color}")
-        try:
-            team = self._team.split(-1 if color is None else color, self._rank if key is None else key)
-        except RuntimeError as error:
-            reraise(error)
-        return None if color is None else Communicator(team)
+            raise ValueError(f"weft: split: expected a color of at least 0, or None to join no group, got {color}")
+        handle = self._handle.split(-1 if color is None else color, self._rank if key is None else key)
+        return None if color is None else Communicator(handle)
 
     def split_shared(self) -> Communicator:
-        """Collective. The ranks on this node."""
-        try:
-            return Communicator(self._team.split_shared())
-        except RuntimeError as error:
-            reraise(error)
+        """Collective. Returns a communicator of the ranks on this node."""
+        return Communicator(self._handle.split_shared())
 
     def cart(self, extents: Sequence[int], periodic: Sequence[bool] | None = None) -> Communicator:
-        """Collective. The ranks as a grid, the last dimension running fastest; the extents' product is the size."""
+        """Collective. Returns a communicator that arranges the ranks as a grid; the last dimension varies fastest.
+
+        Args:
+            extents: one per dimension; their product is the number of ranks.
+            periodic: whether each dimension wraps around; by default none does.
+
+        Raises ValueError if the grid does not have one cell per rank.
+        """
         if math.prod(extents) != self._size or any(extent < 1 for extent in extents):
-            raise ValueError(f"weft: expected the extents of a grid for {self._size} ranks, got {list(extents)}")
-        try:
-            return Communicator(self._team.cart(list(extents), list(periodic or [False] * len(extents))))
-        except RuntimeError as error:
-            reraise(error)
+            raise ValueError(f"weft: cart: expected the extents of a grid for {self._size} ranks, got {list(extents)}")
+        return Communicator(self._handle.cart(list(extents), list(periodic or [False] * len(extents))))
 
     @property
-    def grid(self) -> Grid | None:
-        """Extents, which of them wrap around, and this rank's coordinates; None unless cart made it."""
-        try:
-            return Grid(*self._team.grid()) if self._team.is_cart() else None
-        except RuntimeError as error:
-            reraise(error)
+    def grid(self) -> CartTopology | None:
+        """Extents, periodicity and coordinates; None unless cart made the communicator."""
+        return CartTopology(*self._handle.grid()) if self._handle.is_cart() else None
 
     @property
     def coordinates(self) -> list[int]:
-        """This rank's place in the grid."""
+        """Coordinates of this rank in the grid. Raises RuntimeError unless cart made the communicator."""
         grid = self.grid
         if grid is None:
-            raise RuntimeError(f"weft: communicator '{self.name}' has no coordinates; cart() makes one that has")
+            raise RuntimeError(f"weft: communicator '{self.name}' has no coordinates; use cart() to make one that has")
         return grid.coordinates
 
     def free(self) -> None:
-        """Collective by convention. Ends the communicator: operations on it raise from now on."""
-        self._team.free()
+        """Frees the communicator. Call it on all ranks."""
+        self._handle.free()
 
     @property
     def freed(self) -> bool:
-        return self._team.closed()
+        """Whether ``free`` was called."""
+        return self._handle.closed()
 
     def __repr__(self) -> str:
         state = ", freed" if self.freed else ""
@@ -126,13 +146,13 @@ class Communicator(Collectives, Messages):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Communicator:
-        return self  # so that modules which hold one can be copied
+        return self  # modules that hold a communicator can be copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         if _world is None or self != _world:
             raise TypeError(
-                f"weft: communicator '{self.name}' cannot be pickled: it exists only while this job runs. "
-                "Store what it was made from (color and key, extents), and make it again; weft.world() can be pickled."
+                f"weft: communicator '{self.name}' cannot be pickled, because it exists only while this job runs; "
+                "store the arguments that made it (color and key, extents), or pickle weft.world()"
             )
         return world, ()
 
@@ -141,22 +161,19 @@ _world: Communicator | None = None
 
 
 def world() -> Communicator:
-    """All ranks of the job. Collective at the first call, which initialises MPI if nobody has."""
+    """Returns the communicator of all ranks of the job. The first call is collective and initializes MPI if needed."""
     global _world
     if _world is None:
-        try:
-            _world = Communicator(torch.ops.weft.world())
-        except RuntimeError as error:
-            reraise(error)
+        _world = Communicator(torch.ops.weft.world())
         _lifetime.started(_world._id, _world.size)
     return _world
 
 
 def from_mpi4py(comm: MPI.Comm) -> Communicator:
-    """Collective over ``comm``. A communicator of the same ranks, with traffic of its own."""
+    """Collective over ``comm``. Returns a communicator of the same ranks whose messages are separate from ``comm``'s.
+
+    Raises RuntimeError if mpi4py and weft use different MPI libraries.
+    """
     _interop.require_one_mpi()
     world()
-    try:
-        return Communicator(torch.ops.weft.from_fortran(comm.py2f()))
-    except RuntimeError as error:
-        reraise(error)
+    return Communicator(torch.ops.weft.from_fortran(comm.py2f()))

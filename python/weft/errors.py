@@ -1,23 +1,27 @@
-"""The exceptions of failed communication, told apart by how the library's messages begin."""
+"""Exceptions of failed communication.
+
+The library throws one C++ class for each of them; python/bindings/errors.cpp translates by type. ``Tensor.backward``
+and other functions that torch implements without pybind11 raise RuntimeError with the same text instead;
+``weft.backward`` raises the classes below.
+"""
 
 from __future__ import annotations
 
-import re
-from typing import NoReturn
+import builtins
 
 __all__ = ["Disagreement", "LayerError", "MpiError", "PeerLost", "TimeoutError"]
 
 
 class MpiError(RuntimeError):
-    """An MPI function failed; the text names function, cause, rank and communicator."""
+    """An MPI function failed. The text names the function, the cause, the rank and the communicator."""
 
 
-class TimeoutError(RuntimeError):
-    """A wait lasted longer than ``Options.timeout``; the text says who waited in what, called from where."""
+class TimeoutError(RuntimeError, builtins.TimeoutError):
+    """A wait exceeded ``Options.timeout``. The text names the waiting rank, the operation and the call site."""
 
 
 class PeerLost(RuntimeError):
-    """Another rank failed while this one was communicating with it."""
+    """Another rank failed while this rank was communicating with it; ``rank`` is its number, or -1 if unknown."""
 
     def __init__(self, message: str, rank: int = -1) -> None:
         super().__init__(message)
@@ -28,38 +32,9 @@ class PeerLost(RuntimeError):
 
 
 class Disagreement(RuntimeError):
-    """The ranks called different operations, or with arguments that do not fit; every rank gets the same text."""
+    """The ranks called different operations or passed incompatible arguments. All ranks get the same text."""
 
 
 class LayerError(RuntimeError):
-    """A layer of a LayerParallel network failed on some rank; every rank gets the same text, which names both. On that
-    rank ``__cause__`` is the layer's own exception."""
-
-
-_LOST = re.compile(r"weft\.PeerLost: rank (-?\d+)")
-
-
-def translate(error: RuntimeError) -> RuntimeError:
-    """The typed exception for one that came out of the library, or the error itself."""
-    text = str(error)
-    if type(error) is not RuntimeError or not text.startswith(("weft", "multigrid:")):
-        return error
-    if text.startswith("multigrid:"):
-        return LayerError(text)
-    if text.startswith("weft.TimeoutError:"):
-        return TimeoutError(text)
-    if text.startswith("weft.MpiError:"):
-        return MpiError(text)
-    if lost := _LOST.match(text):
-        return PeerLost(text, int(lost.group(1)))
-    if text.startswith("weft: the ranks of communicator"):
-        return Disagreement(text)
-    return error
-
-
-def reraise(error: RuntimeError) -> NoReturn:
-    """Raises the typed exception for ``error``."""
-    typed = translate(error)
-    if typed is error:
-        raise error  # with its own cause, which may be a user's
-    raise typed from None
+    """A layer of a LayerParallel network failed on some rank. All ranks get the same text, which names the layer and
+    the rank. On that rank, ``__cause__`` is the exception that the layer raised."""

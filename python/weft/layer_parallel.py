@@ -1,4 +1,4 @@
-"""LayerParallel: the layers of a deep network, spread over ranks and evaluated at the same time."""
+"""LayerParallel: a deep network whose layers are distributed over ranks and evaluated concurrently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,34 +17,41 @@ from torch.utils._pytree import tree_leaves
 from . import _bindings, _objects
 from ._solve import Solve, SolveStatistics, per_level
 from .communicator import Communicator
-from .errors import LayerError, reraise, translate
+from .errors import LayerError
 
 __all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics"]
 
 FORMS = ("residual", "step", "plain")
-_LAYER = re.compile(r"\blayer \d+ \(")  # how the library names a layer that failed
+_LAYER = re.compile(r"\blayer \d+ \(")  # the name of a layer in an error of the library
 _LISTS = (Sequence, nn.Sequential, nn.ModuleList)
-State = Any
-"""A tensor, or a tuple of tensors."""
+State: TypeAlias = "Tensor | tuple[Tensor, ...]"
+"""A state of the network between two layers."""
 
 
 class LayerParallel(nn.Module):
-    """A network of layers, each rank holding some of them.
+    """A network whose layers are distributed over the ranks of ``comm``. Collective.
 
-    ``layers`` is a sequence of modules, or a function from a layer's number to its module with ``steps``, their
-    number; either way every rank makes all of them in the same order (so the same seed gives the same weights
-    whatever the number of ranks) and keeps those it needs. Collective.
+    Multigrid solves forward and backward. The result is exact once the solves have converged; see ``statistics``. The
+    input is that of rank 0, which also gets the output; the other ranks get zeros that are joined to the graph.
+    ``compose`` runs the layers before and after the network on rank 0.
 
-    ``form`` says how a layer makes the next state, for all layers or for each: "residual" is ``x + dt *
-    layer(x)``, "step" is ``layer(x, dt)`` and "plain" is ``layer(x)``; ``dt = tf / number of layers``.
+    Args:
+        layers: a sequence of modules, or a function from a layer number to its module. Every rank creates all layers in
+            the same order, so that a seed gives the same weights on any number of ranks, and keeps those it needs.
+        steps: the number of layers, if ``layers`` is a function.
+        tf: the end time; the step size ``dt`` is ``tf`` divided by the number of layers.
+        form: how a layer computes the next state, for all layers or one per layer: "residual" is ``x + dt * layer(x)``,
+            "step" is ``layer(x, dt)`` and "plain" is ``layer(x)``.
+        levels: the number of multigrid levels; with 1 the layers are evaluated one after the other.
+        cfactor: the coarsening factor between levels: a number, or ``{level: number}``.
+        min_coarse: the smallest number of points on a coarse level.
+        forward, backward: options of the two solves.
+        backward_levels, backward_cfactor: by default those of the forward solve.
+        replicated: all ranks have the same input, output and loss, and gradients are those of one of them.
+        coarsen, refine: functions of a state and a level that transfer states between levels.
+        keep_states: keep the states of the last forward for ``states``.
 
-    Forward and backward are solved by multigrid on ``levels`` levels, each ``cfactor`` times coarser than the last
-    (a number, or ``{level: number}``). With one level layers are evaluated one after the other. The result is
-    exact once the solves have converged; ``statistics`` tells.
-
-    The input is rank 0's, and so is the output (elsewhere zeros, joined to the graph); ``compose`` runs opening
-    and closing layers there. With ``replicated`` all ranks have the same input, output and loss, and gradients are
-    those of one.
+    Raises ValueError or TypeError for arguments that do not fit, and LayerError if a layer fails.
     """
 
     def __init__(
@@ -76,7 +83,7 @@ class LayerParallel(nn.Module):
         self._forms = _forms(form, count)
         self._solves = (forward or Solve(), backward or Solve())
         if callable(self._solves[1].guess):
-            raise ValueError("weft: a function as the initial guess is for the forward solve only")
+            raise ValueError("weft: only the forward solve accepts a function as the initial guess")
         self._description = {
             "tf": tf,
             "forward_grid": _grid(levels, cfactor, min_coarse),
@@ -99,9 +106,8 @@ class LayerParallel(nn.Module):
         self.own = range(begin, end)
         made, shared = _make_layers(_maker(layers), {*self.own, *borrowed}, owners, comm.rank)
         self.layers = nn.ModuleDict({str(number): made[number] for number in self.own})
-        self._copies = {number: made[number] for number in borrowed}  # not ours to train or to save
+        self._copies = {number: made[number] for number in borrowed}  # neither trained nor saved by this rank
         self._extras: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
-        self._failure: BaseException | None = None
         self._warned = False
         self._watched = list(self._watch())
         self._register_load_state_dict_pre_hook(self._leave_out_other_layers)
@@ -109,26 +115,33 @@ class LayerParallel(nn.Module):
 
     # ---- evaluation
 
-    def forward(self, x: State = None, *args: Any, **kwargs: Any) -> State:
-        """Collective. Further arguments go to every layer; give the same on all ranks.
+    def forward(self, x: State | None = None, *args: Any, **kwargs: Any) -> State:
+        """Collective. Returns the state after the last layer.
 
-        Where they are tensors that require grad, each rank gets the part of their gradients that its layers make.
+        Args:
+            x: the input: a tensor or a tuple of tensors. Rank 0 passes it; with ``replicated`` every rank does.
+            args, kwargs: passed to every layer, the same on all ranks. Each rank gets the contribution of its layers to
+                the gradients of these tensors.
+
+        Raises LayerError on all ranks if a layer fails.
         """
         self._rebind_changed()
         extras = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
-        self._failure = None
         prepare = partial(self._use, args, kwargs) if args or kwargs or self._extras != ((), {}) else None
         try:
             y = self._network.forward(x, extras, prepare)
         except RuntimeError as error:
-            self._raise(error)
+            if isinstance(error, LayerError) or not _LAYER.search(str(error)):
+                raise
+            raise LayerError(str(error)) from None  # another rank's layer, reported as PeerLost
         self._warn_if_stalled("forward", 0)
         return y
 
     def compose(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """``function(*args, **kwargs)`` on rank 0; elsewhere a zero that joins the arguments' graphs.
+        """Returns ``function(*args, **kwargs)`` on rank 0, and on other ranks a zero that joins the arguments' graphs.
 
-        For opening and closing layers, and for the loss. With ``replicated`` the function runs on every rank.
+        Use it for the layers before and after the network and for the loss. With ``replicated`` the function runs on
+        every rank.
         """
         if self.replicated or self.comm.rank == 0:
             return function(*args, **kwargs)
@@ -136,13 +149,13 @@ class LayerParallel(nn.Module):
 
     @property
     def statistics(self) -> tuple[SolveStatistics, SolveStatistics]:
-        """Of the last forward and the last backward solve."""
+        """Statistics of the last forward and the last backward solve on this rank."""
         forward, backward = self._network.statistics()
         return SolveStatistics(**forward), SolveStatistics(**backward)
 
     @property
     def solves(self) -> tuple[Solve, Solve]:
-        """How forward and backward are solved; may be set, alike on all ranks."""
+        """Options of the forward and the backward solve. If you set them, set the same on all ranks."""
         return self._solves
 
     @solves.setter
@@ -151,11 +164,11 @@ class LayerParallel(nn.Module):
         self._network.set_solvers(solves[0].describe(), solves[1].describe())
 
     def states(self) -> list[tuple[int, State]]:
-        """(point, state) for this rank's points after forward; with ``keep_states``. Point k lies before layer k."""
+        """Returns (point, state) for this rank's points after forward (``keep_states``). Point k precedes layer k."""
         return self._network.states()
 
     def release_states(self) -> None:
-        """Lets go of what ``keep_states`` keeps, before the next forward does."""
+        """Releases the states that ``keep_states`` keeps; the next forward would release them too."""
         self._network.release_states()
 
     # ---- weights
@@ -172,12 +185,15 @@ class LayerParallel(nn.Module):
         return self
 
     def full_state_dict(self) -> dict[str, Tensor]:
-        """Collective. The state of all layers, on every rank: loads into any number of ranks, and into ``serial()``."""
+        """Collective. Returns the state of all layers on every rank.
+
+        It can be loaded on any number of ranks, and by ``serial()``.
+        """
         pieces = _objects.all_gather(self.comm, {key: value.cpu() for key, value in self.state_dict().items()})
         return {key: value for piece in pieces for key, value in piece.items()}
 
     def serial(self) -> SerialNetwork | None:
-        """Collective. On rank 0 a plain module with copies of all layers; None elsewhere."""
+        """Collective. Returns a plain module with copies of all layers on rank 0, and None on other ranks."""
         pieces = _objects.gather(self.comm, dict(self.layers.items()))
         if self.comm.rank != 0:
             return None
@@ -185,12 +201,12 @@ class LayerParallel(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerParallel:
         raise TypeError(
-            "weft: LayerParallel cannot be copied; serial() makes a plain module of it, full_state_dict() its state"
+            "weft: LayerParallel cannot be copied; use serial() for a plain module, or full_state_dict() for its state"
         )
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(
-            "weft: LayerParallel cannot be pickled; save full_state_dict(), which loads into any number of ranks"
+            "weft: LayerParallel cannot be pickled; save full_state_dict(), which can be loaded on any number of ranks"
         )
 
     def extra_repr(self) -> str:
@@ -206,26 +222,19 @@ class LayerParallel(nn.Module):
         for number, module in made.items():
             layers[number] = {
                 "function": self._function(module, self._forms[number]),
-                "form": FORMS.index(self._forms[number]),
+                "form": self._forms[number],
                 "parameters": list(module.parameters()),
                 "buffers": list(module.buffers()),
                 "name": type(module).__name__,
             }
-        try:
-            return _bindings.load().LayerParallel(self.comm._id, self.total_layers, layers, shared, self._description)
-        except RuntimeError as error:
-            reraise(error)
+        return _bindings.load().LayerParallel(self.comm._id, self.total_layers, layers, shared, self._description)
 
     def _function(self, module: nn.Module, form: str) -> Callable[[State, float], State]:
-        me = weakref.proxy(self)  # the library keeps this function, and we keep the library's object
+        me = weakref.proxy(self)  # avoids a cycle: the library's object, which self owns, owns this function
 
         def evaluate(x: State, dt: float) -> State:
             args, kwargs = me._extras
-            try:
-                return module(x, dt, *args, **kwargs) if form == "step" else module(x, *args, **kwargs)
-            except BaseException as error:
-                me._failure = error  # type: ignore[attr-defined]
-                raise
+            return module(x, dt, *args, **kwargs) if form == "step" else module(x, *args, **kwargs)
 
         return evaluate
 
@@ -235,11 +244,11 @@ class LayerParallel(nn.Module):
     def _guess(self, time: float) -> State:
         guess = self._solves[0].guess
         if not callable(guess):
-            raise TypeError("weft: there is no function for the initial guess")
+            raise TypeError(f"weft: expected a function as the initial guess, got {guess!r}")
         return guess(time)
 
     def _watch(self) -> Iterator[tuple[int, dict[str, Any], str, Any]]:
-        """Every parameter and buffer with the place where its module keeps it."""
+        """Yields every parameter and buffer with its layer number and the dict that holds it."""
         for number, module in [*((int(name), layer) for name, layer in self.layers.items()), *self._copies.items()]:
             for part in module.modules():
                 for place in (part._parameters, part._buffers):
@@ -247,7 +256,7 @@ class LayerParallel(nn.Module):
                         yield number, place, name, value
 
     def _rebind_changed(self) -> None:
-        """A module may get other tensors at any time (``module.weight = ...``); their gradients would be lost."""
+        """Passes replaced tensors (``module.weight = ...``) to the library; otherwise their gradients would be lost."""
         changed = {number for number, place, name, value in self._watched if place.get(name) is not value}
         if not changed:
             return
@@ -255,13 +264,6 @@ class LayerParallel(nn.Module):
             module = self._copies.get(number) or self.layers[str(number)]
             self._network.rebind(number, list(module.parameters()), list(module.buffers()))
         self._watched = list(self._watch())
-
-    def _raise(self, error: RuntimeError) -> NoReturn:
-        if not isinstance(translate(error), LayerError) and not _LAYER.search(str(error)):
-            reraise(error)
-        # Looking for shapes, layers may have been tried on an input that is not theirs: those failures are not meant.
-        mine = self._failure is not None and str(self._failure) in str(error)
-        raise LayerError(str(error)) from (self._failure if mine else None)
 
     def _warn_if_stalled(self, direction: str, which: int) -> None:
         if self._warned or (self.comm.size == 1 and self.levels == 1):
@@ -271,8 +273,8 @@ class LayerParallel(nn.Module):
             self._warned = True
             warnings.warn(
                 f"weft: the {direction} solve of LayerParallel did not converge: its residual went from "
-                f"{statistics.known[0]:.3g} to {statistics.known[-1]:.3g} in {statistics.iterations} iterations. "
-                "More iterations, fewer levels, a smaller cfactor or a smaller tf help.",
+                f"{statistics.known[0]:.3g} to {statistics.known[-1]:.3g} in {statistics.iterations} iterations; "
+                "use more iterations, fewer levels, a smaller cfactor or a smaller tf",
                 stacklevel=3,
             )
 
@@ -285,7 +287,7 @@ class LayerParallel(nn.Module):
 
 
 class SerialNetwork(nn.Module):
-    """The same network as a plain module: layer after layer. Its state_dict has LayerParallel's keys."""
+    """The same network as a plain module that evaluates its layers in order. Its state_dict has the same keys."""
 
     def __init__(self, layers: Mapping[str, nn.Module], forms: Sequence[str], tf: float) -> None:
         super().__init__()
@@ -302,16 +304,19 @@ class SerialNetwork(nn.Module):
 
 
 def zero_joined_to(arguments: Any) -> Tensor:
-    """A zero whose graph reaches the tensors among the arguments, so that backward passes meet on all ranks."""
+    """Returns a zero whose graph contains the tensors among ``arguments``, so that all ranks take part in backward."""
     zero = torch.zeros(())
     for leaf in tree_leaves(arguments):
         if isinstance(leaf, Tensor) and leaf.requires_grad:
-            zero = zero.to(leaf.device) + leaf.flatten()[:0].sum()  # of no elements: zero also beside NaN
+            # A sum of no elements is zero even if the leaf contains NaN.
+            zero = zero.to(leaf.device) + leaf.flatten()[:0].sum()
     return zero
 
 
 def _advance(x: State, y: State, dt: float) -> State:
     if isinstance(x, Tensor):
+        if not isinstance(y, Tensor):
+            raise TypeError(f"weft: expected the layer to return a tensor, got {type(y).__name__}")
         return torch.add(x, y, alpha=dt)
     return tuple(torch.add(a, b, alpha=dt) for a, b in zip(x, y, strict=True))
 
@@ -323,10 +328,10 @@ def _maker(layers: Sequence[nn.Module] | Callable[[int], nn.Module]) -> Callable
 def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int | None) -> int:
     if isinstance(layers, _LISTS):
         if steps is not None and steps != len(layers):
-            raise ValueError(f"weft: {len(layers)} layers were given, and steps={steps}; leave steps out")
+            raise ValueError(f"weft: got {len(layers)} layers and steps={steps}; omit steps")
         count = len(layers)
     elif steps is None:
-        raise ValueError("weft: a function that makes layers needs steps=, their number")
+        raise ValueError("weft: layers is a function; pass the number of layers as steps=")
     else:
         count = steps
     if count < 1:
@@ -337,7 +342,7 @@ def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int 
 def _forms(form: str | Sequence[str], count: int) -> list[str]:
     forms = [form] * count if isinstance(form, str) else list(form)
     if len(forms) != count or any(name not in FORMS for name in forms):
-        raise ValueError(f"weft: expected form to be one of {FORMS}, or {count} of them, got {form!r}")
+        raise ValueError(f"weft: expected form to be one of {FORMS}, or a list of {count} of them, got {form!r}")
     return forms
 
 
@@ -358,7 +363,7 @@ def _make_layers(
     owners: Sequence[int],
     rank: int,
 ) -> tuple[dict[int, nn.Module], list[tuple[Tensor | None, Tensor]]]:
-    """The needed layers by number, and the parameters that layers of several ranks share."""
+    """Returns the needed layers by number, and the parameters that layers of several ranks share."""
     made: dict[int, nn.Module] = {}
     seen: dict[int, _Seen] = {}
     order: list[_Seen] = []
@@ -368,7 +373,7 @@ def _make_layers(
             raise TypeError(f"weft: expected layer {number} to be a torch.nn.Module, got {type(module).__name__}")
         for parameter in module.parameters():
             known = seen.get(id(parameter))
-            if known is None or known.parameter() is not parameter:  # numbers of objects that are gone come again
+            if known is None or known.parameter() is not parameter:  # ids of deleted objects are reused
                 known = _Seen(weakref.ref(parameter), torch.empty_like(parameter, device="meta"))
                 seen[id(parameter)] = known
                 order.append(known)

@@ -1,4 +1,4 @@
-"""Reused host memory: a pool that torch's tensors can come from, because fresh pages cost time."""
+"""A memory pool for torch's host tensors: reusing memory avoids page faults."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["Statistics", "pool", "statistics", "stop", "trim"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """In bytes and counts, of this process."""
+    """Statistics of the pool of this process."""
 
     live_bytes: int
-    """In use."""
+    """Bytes in use."""
     cached_bytes: int
-    """Waiting to be used again."""
+    """Bytes that are free and available for reuse."""
     peak_bytes: int
-    """The most that was in use at once since the last trim()."""
+    """Maximum of ``live_bytes`` since the last trim()."""
     hits: int
-    """Requests that found a block."""
+    """Requests served by a free block."""
     misses: int
-    """Requests that went to the system."""
+    """Requests that allocated from the system."""
     evictions: int
-    """Blocks given back to the system because of the limits."""
+    """Blocks released because of the limits."""
 
 
 class _Pooling:
-    """Ends with the block of a with statement."""
+    """Context manager that stops pooling unless it was on before."""
 
     def __init__(self, was_on: bool) -> None:
         self._was_on = was_on
@@ -42,10 +42,10 @@ class _Pooling:
 
 
 def pool(*, of_peak: float = 1.25, at_least: int = 256 << 20) -> _Pooling:
-    """Lets torch's host tensors of 16 KiB and more use memory again, from now on or inside a with statement.
+    """Allocates torch's host tensors of at least 16 KiB from a pool, until stop() or the end of a with statement.
 
-    The pool holds, in use and free together, at most ``of_peak`` times the most that was in use at once, or
-    ``at_least`` bytes. Call it between computations.
+    The pool holds at most ``of_peak`` times the peak of live bytes, or ``at_least`` bytes if that is more, counting
+    live and free blocks. Call it between computations. Raises ValueError for invalid limits.
     """
     was_on = torch.ops.weft.is_pooling()
     torch.ops.weft.start_pooling(of_peak, at_least)
@@ -53,14 +53,15 @@ def pool(*, of_peak: float = 1.25, at_least: int = 256 << 20) -> _Pooling:
 
 
 def stop() -> None:
-    """Torch's own allocator again; tensors out of the pool stay valid."""
+    """Restores torch's allocator. Tensors from the pool stay valid."""
     torch.ops.weft.stop_pooling()
 
 
 def trim() -> None:
-    """Gives what is free back to the system, and forgets the peak."""
+    """Releases all free blocks to the system and resets the peak."""
     torch.ops.weft.empty_pool()
 
 
 def statistics() -> Statistics:
+    """Returns the current statistics of the pool."""
     return Statistics(*torch.ops.weft.pool_statistics())

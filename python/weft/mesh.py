@@ -1,4 +1,4 @@
-"""Mesh: named axes over the ranks, and a communicator along each."""
+"""Mesh: arranges ranks along named axes, with a communicator along each."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ __all__ = ["Mesh"]
 
 
 class Mesh:
-    """Arranges the ranks of ``comm`` (the world) along named axes, the last one running fastest. Collective.
+    """Arranges ranks along named axes; the last axis varies fastest. Collective.
 
     ``Mesh(data=2, depth=2)["depth"]`` is the communicator of the ranks that differ from this one in depth only.
+
+    Args:
+        comm: the ranks; by default all.
+        axes: the extent of each axis; their product is the number of ranks.
+
+    Raises ValueError if an extent is less than 1 or the product differs from the number of ranks.
     """
 
     def __init__(self, *, comm: Communicator | None = None, **axes: int) -> None:
@@ -23,19 +29,19 @@ class Mesh:
         self._check()
         self._coordinates = self._locate(self._comm.rank)
         self._made: dict[tuple[str, ...], Communicator] = {}
-        for name in axes:  # now, while all ranks are here
+        for name in axes:  # split() is collective, and all ranks are in this constructor
             self.comm(name)
 
     def _check(self) -> None:
         text = " x ".join(f"{name}={extent}" for name, extent in self._shape.items()) or "no axes"
         for name, extent in self._shape.items():
             if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
-                raise ValueError(f"weft: expected a whole number of at least 1 for axis '{name}', got {extent!r}")
+                raise ValueError(f"weft: Mesh: expected an integer of at least 1 for axis '{name}', got {extent!r}")
         cells = math.prod(self._shape.values())
         if cells != self._comm.size:
             raise ValueError(
-                f"weft: a mesh of {text} takes {cells} ranks, but '{self._comm.name}' has {self._comm.size}. "
-                f"Start {cells} with mpirun -n {cells}, or change an axis."
+                f"weft: Mesh: {text} needs {cells} ranks, but '{self._comm.name}' has {self._comm.size}; "
+                f"start the job with mpirun -n {cells}, or change an axis"
             )
 
     def _locate(self, rank: int) -> dict[str, int]:
@@ -45,7 +51,7 @@ class Mesh:
         return {name: coordinates[name] for name in self._shape}
 
     def _index(self, names: tuple[str, ...]) -> int:
-        """This rank's number among those that differ along ``names`` only."""
+        """Returns the number of this rank among the ranks that differ along ``names`` only."""
         index = 0
         for name in names:
             index = index * self._shape[name] + self._coordinates[name]
@@ -53,12 +59,12 @@ class Mesh:
 
     @property
     def shape(self) -> Mapping[str, int]:
-        """Axis to extent."""
+        """The extent of each axis."""
         return MappingProxyType(self._shape)
 
     @property
     def coordinates(self) -> Mapping[str, int]:
-        """Axis to this rank's place on it."""
+        """The coordinate of this rank on each axis."""
         return MappingProxyType(self._coordinates)
 
     @property
@@ -67,16 +73,19 @@ class Mesh:
         return self._comm
 
     def __getitem__(self, axis: str) -> Communicator:
-        """The communicator along one axis."""
+        """Returns the communicator along one axis."""
         return self.comm(axis)
 
     def comm(self, *axes: str) -> Communicator:
-        """The communicator over several axes, ranks ordered as the axes are given. Collective at the first call."""
+        """Returns the communicator over several axes, which order its ranks. Collective on the first call.
+
+        Raises KeyError for an unknown axis, and ValueError for a repeated one.
+        """
         for name in axes:
             if name not in self._shape:
-                raise KeyError(f"weft: the mesh has no axis '{name}', only {', '.join(self._shape)}")
+                raise KeyError(f"weft: Mesh: unknown axis '{name}'; the axes are {', '.join(self._shape)}")
         if len(set(axes)) != len(axes):
-            raise ValueError(f"weft: expected each axis once, got {', '.join(axes)}")
+            raise ValueError(f"weft: Mesh: repeated axis in {', '.join(axes)}")
         if axes not in self._made:
             others = tuple(name for name in self._shape if name not in axes)
             self._made[axes] = self._comm.split(self._index(others), self._index(axes))

@@ -1,6 +1,6 @@
-"""What `import torch` runs: makes the backend names known and nothing else. weft itself loads when one is used.
+"""Registers weft's backends during `import torch`. weft itself loads when a backend is used.
 
-It is a package of its own because importing anything below ``weft`` would load the C++ library and MPI.
+This is a separate package because importing a module of ``weft`` would load the C++ library and MPI.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-# What launchers of MPI jobs set: Open MPI, PMIx in general, MPICH's Hydra and srun's PMI, srun.
+# Variables that MPI launchers set: Open MPI, PMIx, MPICH's Hydra, srun.
 LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK", "SLURM_PROCID")
 ENV_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 HOW_TO_START = (
-    "Backend 'weft' needs none of these variables: start the job with `mpirun -n 4 python train.py` or "
+    "Backend 'weft' does not need these variables; start the job with `mpirun -n 4 python train.py` or "
     "`srun -n 4 python train.py`."
 )
 
 
 def register() -> None:
-    """The entry point. A mistake here must not break `import torch` for programs that do not use weft: it is told to
-    those who `import weft`."""
+    """The entry point. Errors must not break `import torch` for programs that do not use weft; `import weft` raises
+    them."""
     with suppress(Exception):
         register_or_raise()
 
 
 def register_or_raise() -> None:
-    """May be called again."""
+    """Registers the backends and the rendezvous. Idempotent."""
     _register_backend()
     _register_rendezvous()
 
@@ -60,8 +60,8 @@ def _create_sml(options: Any, backend_options: Any) -> Any:
 
 
 def _register_rendezvous() -> None:
-    """Makes `env://`, init_process_group's default, take rank, size and meeting point from MPI where the variables that
-    it wants are not set and it could only fail. Where they are set nothing changes, for any backend."""
+    """Lets `env://`, the default of init_process_group, take rank, size and rendezvous from MPI if its variables are
+    not set and it would fail. If they are set, nothing changes for any backend."""
     handlers = import_module("torch.distributed.rendezvous")._rendezvous_handlers
     original = handlers["env"]
     if getattr(original, "by_weft", False):

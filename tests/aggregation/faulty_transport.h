@@ -1,11 +1,11 @@
-// A transport that loses, repeats and reorders what it sends, by a seed; otherwise the one that it stands before.
+// Wrapper of a transport that loses, duplicates and reorders sent packets, by a seed.
 #pragma once
 
 #include <memory>
 #include <random>
 
-#include "weft/aggregation/outbox.h"
-#include "weft/aggregation/transport.h"
+#include "weft/aggregation/transport/outbox.h"
+#include "weft/aggregation/transport/transport.h"
 
 namespace weft::aggregation {
 
@@ -41,7 +41,7 @@ class FaultyTransport final : public Transport {
   static void put(Outbox& out, std::span<const Route> to, std::span<const std::byte> bytes) {
     std::ranges::copy(bytes, out.add(to, bytes.size()).begin());
   }
-  // A duplicate that comes late, after many others.
+  // A late duplicate, after many other packets.
   void release() {
     if (held_back_.size() < 30) return;
     Outbox late;

@@ -1,4 +1,4 @@
-// A switch on a real UDP socket of this host, and workers in threads.
+// A switch on a UDP socket of this host, and workers in threads.
 #pragma once
 
 #include <exception>
@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "weft/aggregation/jobs.h"
-#include "weft/aggregation/switch_loop.h"
-#include "weft/aggregation/udp_transport.h"
-#include "weft/aggregation/worker_session.h"
+#include "weft/aggregation/switch/jobs.h"
+#include "weft/aggregation/switch/switch_loop.h"
+#include "weft/aggregation/transport/udp_transport.h"
+#include "weft/aggregation/worker/worker_session.h"
 
 namespace weft::aggregation {
 
@@ -34,7 +34,7 @@ class LiveSwitch {
   LiveSwitch(const LiveSwitch&) = delete;
   LiveSwitch& operator=(const LiveSwitch&) = delete;
 
-  // As another process with other ports would.
+  // Restarts the switch like a new process with other ports.
   void restart(std::vector<std::unique_ptr<Transport>> transports, const SwitchLimits& limits,
                std::uint64_t epoch = 2) {
     stop();
@@ -76,11 +76,11 @@ struct LiveOptions {
   std::uint64_t session = 1;
   Duration timeout = std::chrono::seconds(60);
   std::function<std::optional<Admission>()> rejoin{};
-  std::function<std::unique_ptr<Transport>(int rank)> make_transport{};  // on loopback unless given
-  std::function<Address(int rank)> switch_seen_by{};                     // where it says that it is unless given
+  std::function<std::unique_ptr<Transport>(int rank)> make_transport{};  // default: loopback
+  std::function<Address(int rank)> switch_seen_by{};                     // default: the switch's own address
 };
 
-// Sessions of all ranks, admitted and placed.
+// Sessions of all ranks of an admitted job.
 class LiveJob {
  public:
   LiveJob(LiveSwitch& target, const LiveOptions& options) : options(options) {
@@ -103,7 +103,7 @@ class LiveJob {
     }
   }
 
-  // body(rank, session) in a thread each; throws what the lowest rank threw.
+  // Runs body(rank, session) in one thread per rank; throws the exception of the lowest rank.
   void run(const std::function<void(int, WorkerSession&)>& body) {
     std::vector<std::thread> threads;
     std::vector<std::exception_ptr> errors(sessions.size());

@@ -1,4 +1,4 @@
-// Transports within the process: a network in memory that loses, repeats, delays and so reorders packets by a seed.
+// Transports within a process, over a network in memory that loses, duplicates, delays and reorders packets by a seed.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "tests/aggregation/simulated_network.h"
-#include "weft/aggregation/transport.h"
+#include "weft/aggregation/transport/transport.h"
 #include "weft/files/file_descriptor.h"
 
 namespace weft::aggregation {
 
-// What happens to the n-th packet depends on the seed alone; which packet is the n-th, on the threads.
+// The fate of the n-th packet depends only on the seed; which packet is the n-th depends on the threads.
 class MemoryNetwork {
  public:
   MemoryNetwork(const Faults& faults, std::uint64_t seed) : network_(faults, seed) {}
 
-  // The network outlives it.
+  // The network must outlive the transport.
   [[nodiscard]] std::unique_ptr<Transport> open(const Address& address) {
     return std::make_unique<Endpoint>(*this, address);
   }
@@ -43,7 +43,7 @@ class MemoryNetwork {
       return !batch.empty();
     }
     void wake() override { network_.wake(woken_); }
-    // Always readable: whoever waits for it looks again at once.
+    // Always readable, so that a poll() loop never sleeps.
     [[nodiscard]] int descriptor() const override { return ready_.get(); }
     bool accept_only(std::span<const Address> sources) override {
       sources_.emplace(sources.begin(), sources.end());
@@ -58,7 +58,7 @@ class MemoryNetwork {
     MemoryNetwork& network_;
     Address address_;
     files::FileDescriptor ready_;
-    bool woken_ = false;  // the network's lock guards it
+    bool woken_ = false;  // guarded by the network's lock
     std::optional<std::vector<Address>> sources_;
   };
 
@@ -72,7 +72,7 @@ class MemoryNetwork {
     woken = true;
     changed_.notify_all();
   }
-  // What has arrived there by now; waits for it until then, or for a wake.
+  // Returns the packets that have arrived; waits until the deadline or a wakeup.
   std::vector<Delivery> take(const Address& address, Time until, bool& woken) {
     std::unique_lock lock(mutex_);
     while (true) {

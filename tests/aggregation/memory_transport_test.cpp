@@ -1,4 +1,5 @@
-// Whole workers and a whole switch, each in its thread, on a network in memory that loses, repeats and reorders.
+// Complete workers and a complete switch in threads, on a network in memory that loses, duplicates and reorders
+// packets.
 #include "tests/aggregation/memory_transport.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(All, OnMemory,
                          testing::Values(Case{Mode::kSwitchMl, 1, 1}, Case{Mode::kExtended, 1, 2},
                                          Case{Mode::kExtended, 3, 3}));
 
-TEST_P(OnMemory, SumsAreRightWhateverTheNetworkDoes) {
+TEST_P(OnMemory, SumsAreCorrectOnAFaultyNetwork) {
   MemoryNetwork network({0.05, 0.1, 0.3, microseconds(50), microseconds(500), milliseconds(5)}, GetParam().seed);
   std::vector<std::unique_ptr<Transport>> ports;
   for (int i = 0; i < GetParam().ports; ++i) {
@@ -50,12 +51,12 @@ TEST_P(OnMemory, SumsAreRightWhateverTheNetworkDoes) {
       EXPECT_EQ(std::ranges::count(integers, 3 - 3 * number), 3000) << number;
     }
   });
-  const Counters counters = target.jobs->snapshot(steady_now()).jobs[0].counters;
+  const PacketCounters counters = target.jobs->snapshot(steady_now()).jobs[0].counters;
   EXPECT_GT(counters.duplicates, 0U);
   EXPECT_GT(counters.rejected_for(Rejected::kLate), 0U);
 }
 
-TEST(MemoryTransport, AWakeEndsAWait) {
+TEST(MemoryTransport, WakeEndsAWait) {
   MemoryNetwork network({}, 1);
   const auto transport = network.open(kSwitch);
   std::thread other([&] { transport->wake(); });

@@ -1,4 +1,4 @@
-// Network namespaces for as long as the object lives, and UDP sockets inside them.
+// Network namespaces for the lifetime of an object, and UDP sockets inside them.
 #pragma once
 
 #include <fcntl.h>
@@ -18,17 +18,17 @@
 
 namespace weft::aggregation {
 
-// WEFT_SOURCE_DIR comes from the build.
+// CMake defines WEFT_SOURCE_DIR.
 inline int namespace_script(const std::string& arguments) {
   return std::system((std::string(WEFT_SOURCE_DIR) + "/scripts/network_namespaces.sh " + arguments).c_str());
 }
 
 class Namespaces {
  public:
-  // Options as scripts/network_namespaces.sh takes them.
+  // Options of scripts/network_namespaces.sh.
   Namespaces(int workers, const std::string& options) : name_("weft-" + std::to_string(getpid())) {
     if (namespace_script("up " + name_ + " " + std::to_string(workers) + " " + options) != 0) {
-      throw std::runtime_error("the namespaces could not be made");
+      throw std::runtime_error("cannot create the network namespaces");
     }
   }
   ~Namespaces() { namespace_script("down " + name_); }
@@ -49,7 +49,7 @@ class Namespaces {
     return transport_in(std::string("w").append(std::to_string(rank)), options);
   }
 
-  // Runs in a thread of its own, which alone is in that namespace.
+  // Runs `body` in a new thread that enters the namespace.
   void run_in(const std::string& which, const std::function<void()>& body) const {
     std::exception_ptr error;
     std::thread([&] {
@@ -67,7 +67,7 @@ class Namespaces {
   }
 
  private:
-  // A socket stays in the namespace in which it was made.
+  // A socket stays in the namespace in which it was created.
   [[nodiscard]] std::unique_ptr<UdpTransport> transport_in(const std::string& which, const UdpOptions& options) const {
     std::unique_ptr<UdpTransport> transport;
     run_in(which, [&] { transport = std::make_unique<UdpTransport>(options); });

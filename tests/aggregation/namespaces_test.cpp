@@ -1,4 +1,4 @@
-// Real packets between network namespaces, on links that lose some of them.
+// Real packets between network namespaces, on lossy links.
 #include "tests/aggregation/namespaces.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 class Links : public testing::TestWithParam<std::tuple<int, std::string>> {};
 INSTANTIATE_TEST_SUITE_P(All, Links, testing::Combine(testing::Values(2, 4, 8), testing::Values("0", "0.1", "1", "5")));
 
-TEST_P(Links, SumsAreRight) {
+TEST_P(Links, SumsAreCorrect) {
   if (!Namespaces::possible()) GTEST_SKIP() << "network namespaces with tc and BPF are not permitted here";
   const auto& [workers, loss] = GetParam();
   const Namespaces namespaces(workers, "--loss " + loss);
@@ -39,12 +39,12 @@ TEST_P(Links, SumsAreRight) {
       }
       EXPECT_EQ(wrong, 0U) << "rank " << rank;
     });
-    const Counters counters = target.jobs->snapshot(steady_now()).jobs[0].counters;
+    const PacketCounters counters = target.jobs->snapshot(steady_now()).jobs[0].counters;
     EXPECT_TRUE(loss != "5" || counters.duplicates > 0) << "these links lose packets";
   }
 }
 
-// Of three sums, on links that lose so many percent.
+// Median time of three sums on links with the given loss in percent.
 Duration median_time(int workers, const std::string& loss) {
   const Namespaces namespaces(workers, "--loss " + loss);
   LiveSwitch target(namespaces.switch_transport());
@@ -58,7 +58,7 @@ Duration median_time(int workers, const std::string& loss) {
       std::vector<std::int32_t> data(1'000'000, rank);
       session.all_reduce(std::span<const std::int32_t>(data), std::span(data));
     });
-    if (i > 0) times.push_back(steady_now() - start);  // the first finds out who is where
+    if (i > 0) times.push_back(steady_now() - start);  // the first sum resolves addresses
   }
   std::ranges::sort(times);
   return times[1];
@@ -67,7 +67,7 @@ Duration median_time(int workers, const std::string& loss) {
 class Losses : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(All, Losses, testing::Values(2, 4, 8));
 
-TEST_P(Losses, WithOnePercentASumTakesAtMostThreeTimesAsLong) {
+TEST_P(Losses, OnePercentAtMostTriplesTheTimeOfASum) {
   if (!Namespaces::possible()) GTEST_SKIP() << "network namespaces with tc and BPF are not permitted here";
   const Duration lossless = median_time(GetParam(), "0");
   const Duration lossy = median_time(GetParam(), "1");

@@ -1,4 +1,4 @@
-// Workers and a switch on a simulated network, driven in virtual time through any number of operations and mishaps.
+// Simulator in virtual time: workers and a switch on a simulated network, with operations and faults.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tests/aggregation/simulated_network.h"
-#include "tests/aggregation/switch_driver.h"
-#include "weft/aggregation/jobs.h"
-#include "weft/aggregation/worker.h"
+#include "tests/aggregation/switch/switch_driver.h"
+#include "weft/aggregation/switch/jobs.h"
+#include "weft/aggregation/worker/worker.h"
 
 namespace weft::aggregation {
 
@@ -25,12 +25,13 @@ struct SimulationOptions {
   std::uint8_t first_operation = 0;
   std::uint64_t first_turn = 0;
   Duration suspect_after = std::chrono::milliseconds(500);
-  Duration longest = std::chrono::seconds(600);  // virtual; more is a livelock
+  Duration longest = std::chrono::seconds(600);  // virtual time; a longer run is a livelock
 };
 
 class SimulatedJob {
  public:
-  using MakeOperation = std::function<std::unique_ptr<Operation>(int rank, std::size_t number, const Layout& layout)>;
+  using MakeOperation =
+      std::function<std::unique_ptr<SumStream>(int rank, std::size_t number, const SumLayout& layout)>;
 
   explicit SimulatedJob(const SimulationOptions& options)
       : options_(options), network_(options.faults, options.seed), random_(options.seed + 1) {
@@ -38,12 +39,12 @@ class SimulatedJob {
     for (int rank = 0; rank < options.workers; ++rank) seats_.push_back({make_worker(rank), nullptr, 0, {}, {}, {}});
   }
 
-  // At virtual time `at` the switch loses everything and starts again.
+  // Restarts the switch at virtual time `at`; it loses all state.
   void restart_switch_at(Time at) { switch_restarts_.push_back(at); }
-  // At virtual time `at` that worker's process dies and starts again, which ends the job: everybody joins a new one and
-  // calls the operation again that not all had finished.
+  // Restarts a worker process at virtual time `at`. This ends the job: all workers join a new one and repeat the first
+  // operation that not all have finished.
   void restart_worker_at(Time at, int rank) { worker_restarts_.emplace_back(at, rank); }
-  // Before it begins operation n a worker takes its time.
+  // Workers wait for a random time before each operation.
   void think_up_to(Duration longest) { thinking_ = longest; }
 
   // Every worker runs `operations` operations in order; throws std::runtime_error for a livelock.
@@ -51,7 +52,8 @@ class SimulatedJob {
     operations_ = operations;
     make_ = make;
     while (!finished()) {
-      if (now_ > options_.longest) throw std::runtime_error("no end after " + std::to_string(now_.count()) + " ns");
+      if (now_ > options_.longest)
+        throw std::runtime_error("the run did not end after " + std::to_string(now_.count()) + " ns");
       step();
     }
   }
@@ -69,11 +71,11 @@ class SimulatedJob {
  private:
   struct Seat {
     std::unique_ptr<Worker> worker;
-    std::unique_ptr<Operation> operation;
+    std::unique_ptr<SumStream> operation;
     std::size_t completed = 0;
-    Time begins{};          // not before
-    Time asked{};           // last time that it asked whether the job stands
-    Admission admission{};  // that it knows of
+    Time begins{};          // earliest start
+    Time asked{};           // last check whether the job exists
+    Admission admission{};  // current admission of the worker
   };
 
   void start_switch() {
@@ -90,7 +92,7 @@ class SimulatedJob {
                  .slots = options_.window,
                  .key = kTestKey};
     for (int rank = 0; rank < options_.workers; ++rank) spec.addresses.push_back(worker_address(rank));
-    // After a restart the operations go on where they were: workers tell the control plane.
+    // After a restart, operation numbers continue: workers pass theirs to the control plane.
     spec.first_operation = options_.first_operation;
     if (!seats_.empty() && !anew_) {
       spec.first_operation = static_cast<std::uint8_t>(seats_[0].worker->operation_number() - 1);
@@ -117,14 +119,14 @@ class SimulatedJob {
     return true;
   }
 
-  // Moves to the next moment at which anything happens.
+  // Advances to the next event.
   void step() {
     Time next = Time::max();
     if (!network_.empty()) next = network_.next();
     for (const Seat& seat : seats_) next = std::min(next, next_moment(seat));
     for (const Time at : switch_restarts_) next = std::min(next, at);
     for (const auto& [at, rank] : worker_restarts_) next = std::min(next, at);
-    if (next == Time::max()) throw std::runtime_error("everybody waits and nothing is under way");
+    if (next == Time::max()) throw std::runtime_error("all workers wait and no packet is in flight");
     now_ = std::max(now_, next);
     mishaps();
     while (!network_.empty() && network_.next() <= now_) deliver(network_.take());
@@ -141,12 +143,12 @@ class SimulatedJob {
     if (std::erase_if(worker_restarts_, [&](const auto& entry) { return entry.first <= now_; }) > 0) start_job_anew();
   }
 
-  // What an elastic launcher does: all begin again with the first operation that anybody lacks.
+  // Like an elastic launcher: all workers restart with the first operation that not all have finished.
   void start_job_anew() {
     std::size_t completed = operations_;
     for (const Seat& seat : seats_) completed = std::min(completed, seat.completed);
     jobs_->end(session_);
-    // Packets of the old job may still be under way, and SwitchML's do not say which job they are of.
+    // Packets of the old job may still be in flight, and SwitchML's packets do not name their job.
     options_.first_operation = static_cast<std::uint8_t>(options_.first_operation + 100);
     anew_ = true;
     admit();
@@ -188,7 +190,7 @@ class SimulatedJob {
     network_.send(out, worker_address(rank), now_);
   }
 
-  // As WorkerSession does it with the control plane's help; idle workers ask, too.
+  // Like WorkerSession with a control plane; idle workers check, too.
   void look_after_job(Seat& seat, Outbox& out) {
     const bool stuck = now_ - std::max(seat.worker->last_progress(), seat.asked) > options_.suspect_after;
     if (!seat.worker->job_in_doubt() && !stuck && seat.operation != nullptr) return;
@@ -205,7 +207,7 @@ class SimulatedJob {
   std::mt19937_64 random_;
   std::unique_ptr<Jobs> jobs_;
   std::uint64_t epoch_ = 0;
-  bool anew_ = false;  // a job begins, rather than goes on
+  bool anew_ = false;  // a new job, not a continued one
   std::uint64_t session_ = 0;
   Admission admission_;
   Admission first_admission_;

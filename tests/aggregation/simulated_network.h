@@ -1,4 +1,4 @@
-// A network in memory and in virtual time: seeded loss, duplication, delay and with it reordering.
+// Network in memory and virtual time with seeded loss, duplication, delay and reordering.
 #pragma once
 
 #include <array>
@@ -7,25 +7,25 @@
 #include <random>
 #include <vector>
 
-#include "tests/aggregation/bytes.h"
-#include "weft/aggregation/outbox.h"
-#include "weft/aggregation/time.h"
+#include "tests/aggregation/packet/bytes.h"
+#include "weft/aggregation/packet/time.h"
+#include "weft/aggregation/transport/outbox.h"
 
 namespace weft::aggregation {
 
 struct Faults {
   double loss = 0;
   double duplication = 0;
-  double late = 0;  // of duplicates: this share comes very late
+  double late = 0;  // share of duplicates that arrive very late
   Duration delay = std::chrono::microseconds(50);
-  Duration jitter{0};  // up to so much more: packets overtake each other
+  Duration jitter{0};  // maximum random extra delay, which reorders packets
   Duration lateness = std::chrono::milliseconds(30);
-  double bytes_per_second = 0;  // of each link, either way, with a queue that holds everything; 0: no limit
+  double bytes_per_second = 0;  // per link and direction, with an unlimited queue; 0: no limit
 };
 
 struct Delivery {
   Time at{};
-  std::uint64_t number = 0;  // of two at the same moment the one sent first
+  std::uint64_t number = 0;  // orders deliveries at the same time
   Address from;
   Address to;
   Bytes bytes;
@@ -39,7 +39,7 @@ class SimulatedNetwork {
  public:
   SimulatedNetwork(const Faults& faults, std::uint64_t seed) : faults_(faults), random_(seed) {}
 
-  // Takes all that the box holds.
+  // Sends and removes all packets.
   void send(Outbox& out, const Address& from, Time now) {
     out.for_each_run(1, 1 << 20, [&](std::span<const Route> to, std::span<const Outbox::Packet> run) {
       for (const Route& receiver : to) send_one({run[0].begin(), run[0].end()}, from, receiver.peer, now);
@@ -68,7 +68,7 @@ class SimulatedNetwork {
     under_way_.push(
         {passed(bytes.size(), from, to, now) + faults_.delay + Duration(jitter), ++number_, from, to, bytes});
   }
-  // When the packet has left the queue of its link.
+  // Time at which the packet leaves the queue of its link.
   Time passed(std::size_t bytes, const Address& from, const Address& to, Time now) {
     if (faults_.bytes_per_second == 0) return now;
     Time& free = links_free_[{from.ipv4, from.port, to.ipv4, to.port}];

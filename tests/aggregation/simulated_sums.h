@@ -1,4 +1,4 @@
-// Sums of a simulated job against sums computed on the spot.
+// Checks the sums of a simulated job against directly computed sums.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace weft::aggregation {
 
-// What a worker contributes, from its place in the run alone: any worker can compute any sum.
+// Input of a worker as a function of its position in the run, so that any sum can be computed directly.
 inline std::int32_t input(std::uint64_t seed, int rank, std::size_t operation, std::size_t i) {
   return static_cast<std::int32_t>(
       partition::scramble(seed * 1'000'003 + operation * 7919 + i * 64 + static_cast<std::size_t>(rank)));
@@ -25,7 +25,7 @@ inline std::size_t wrong_integers(SimulatedJob& job, const SimulationOptions& op
                                   const std::vector<std::size_t>& lengths) {
   std::vector<std::vector<std::vector<std::int32_t>>> results(lengths.size());
   for (auto& result : results) result.resize(static_cast<std::size_t>(options.workers));
-  job.run(lengths.size(), [&](int rank, std::size_t number, const Layout& layout) {
+  job.run(lengths.size(), [&](int rank, std::size_t number, const SumLayout& layout) {
     auto& data = results[number][static_cast<std::size_t>(rank)];
     data.resize(lengths[number]);
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = input(options.seed, rank, number, i);
@@ -43,12 +43,12 @@ inline std::size_t wrong_integers(SimulatedJob& job, const SimulationOptions& op
   return wrong;
 }
 
-// The same with floats: within the bound, and every worker has the same bits.
+// Like wrong_integers(), with floats: results must be within the bound and identical on all workers.
 inline std::size_t wrong_floats(SimulatedJob& job, const SimulationOptions& options,
                                 const std::vector<std::size_t>& lengths) {
   std::vector<std::vector<std::vector<float>>> results(lengths.size());
   for (auto& result : results) result.resize(static_cast<std::size_t>(options.workers));
-  job.run(lengths.size(), [&](int rank, std::size_t number, const Layout& layout) {
+  job.run(lengths.size(), [&](int rank, std::size_t number, const SumLayout& layout) {
     auto& data = results[number][static_cast<std::size_t>(rank)];
     data.resize(lengths[number]);
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = float_input(options.seed, rank, number, i);

@@ -1,5 +1,5 @@
-// Sums under loss, duplication, reordering, delay and restarts, against sums computed on the spot; no element may be
-// wrong and no run may go on forever. WEFT_AGGREGATION_ELEMENTS sets how many elements the random runs sum together.
+// Sums under loss, duplication, reordering, delay and restarts: no element may be wrong and no run may hang.
+// WEFT_AGGREGATION_ELEMENTS sets the total number of elements of the random runs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -55,7 +55,7 @@ TEST_P(Simulation, RandomRunsHaveNoWrongElement) {
   RecordProperty("elements", std::to_string(summed));
 }
 
-TEST_P(Simulation, WithoutFaultsNothingIsSentTwice) {
+TEST_P(Simulation, WithoutFaultsNothingIsRetransmitted) {
   for (const int workers : {1, 2, 3, 32}) {
     SimulationOptions options;
     options.mode = GetParam();
@@ -64,7 +64,7 @@ TEST_P(Simulation, WithoutFaultsNothingIsSentTwice) {
     EXPECT_EQ(wrong_integers(job, options, {1000, 0, 1, 64, 65, 5000}), 0U);
     EXPECT_EQ(job.retransmissions(), 0U);
     EXPECT_EQ(job.snapshot().jobs[0].counters.duplicates, 0U);
-    // Each packet's worth once per worker, no more
+    // Each worker sends each chunk once.
     EXPECT_EQ(job.snapshot().jobs[0].counters.packets_in,
               static_cast<std::uint64_t>(workers) * (16 + 0 + 1 + 1 + 2 + 79));
   }
@@ -85,14 +85,14 @@ TEST_P(Simulation, OperationNumbersWrap) {
   options.faults = {0.05, 0.05, 0.5, microseconds(50), microseconds(100), milliseconds(2)};
   options.first_operation = 200;
   SimulatedJob job(options);
-  // Long ones use all slots, short ones the first only: slots rest for more operations than 8 bits count.
+  // Long operations use all slots, short ones only the first, so slots rest for more operations than 8 bits can count.
   std::vector<std::size_t> lengths(700, 10);
   lengths[0] = lengths[300] = lengths[620] = 3000;
   EXPECT_EQ(wrong_integers(job, options, lengths), 0U);
 }
 
-// Within operations and between them, whichever the seed makes of it; with restarts of the switch or a worker.
-TEST_P(Simulation, TurnsComeRound) {
+// Within and between operations, with restarts of the switch or a worker.
+TEST_P(Simulation, TurnNumbersWrap) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SimulationOptions options;
     options.mode = GetParam();
@@ -104,12 +104,12 @@ TEST_P(Simulation, TurnsComeRound) {
     SimulatedJob job(options);
     if (seed % 3 == 1) job.restart_switch_at(milliseconds(1 + seed % 19));
     if (seed % 4 == 2) job.restart_worker_at(milliseconds(1 + seed % 17), 1);
-    // With a window of 8 packets of 64 elements: one to six turns of every slot.
+    // One to six turns per slot, with a window of 8 packets of 64 elements.
     ASSERT_EQ(wrong_integers(job, options, {512, 1536, 10, 3072, 512, 512, 2000}), 0U) << seed;
   }
 }
 
-TEST_P(Simulation, ManySwitchRestarts) {
+TEST_P(Simulation, SumsAreCorrectAfterManySwitchRestarts) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SimulationOptions options;
     options.mode = GetParam();
@@ -124,8 +124,8 @@ TEST_P(Simulation, ManySwitchRestarts) {
   }
 }
 
-// A worker lacks a sum of the first operation while its peers wait for it in the second, with more slots than probes.
-TEST_P(Simulation, ARestartWhileSomeHaveGoneOn) {
+// A worker misses a sum of the first operation while its peers wait in the second, with more slots than probes.
+TEST_P(Simulation, SwitchMayRestartWhileWorkersAreInDifferentOperations) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SimulationOptions options;
     options.mode = GetParam();
@@ -139,8 +139,8 @@ TEST_P(Simulation, ARestartWhileSomeHaveGoneOn) {
   }
 }
 
-// Packets of the job before reach a switch that has just begun anew.
-TEST_P(Simulation, AWorkersRestartAndThenTheSwitchs) {
+// Packets of the previous job reach a switch that has just restarted.
+TEST_P(Simulation, SwitchMayRestartAfterAWorker) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SimulationOptions options;
     options.mode = GetParam();
@@ -155,7 +155,7 @@ TEST_P(Simulation, AWorkersRestartAndThenTheSwitchs) {
   }
 }
 
-TEST_P(Simulation, TheHeaviestLossEnds) {
+TEST_P(Simulation, HeavyLossTerminates) {
   SimulationOptions options;
   options.mode = GetParam();
   options.workers = 4;
@@ -165,7 +165,7 @@ TEST_P(Simulation, TheHeaviestLossEnds) {
   EXPECT_LT(job.now(), std::chrono::seconds(30));
 }
 
-TEST(Simulation33, MoreWorkersThanSwitchMlCarries) {
+TEST(Simulation33, SupportsMoreWorkersThanSwitchMl) {
   SimulationOptions options;
   options.workers = 33;
   options.faults.loss = 0.02;
@@ -185,8 +185,8 @@ TEST(Patience, WaitingCostsFewPackets) {
   EXPECT_LT(job.retransmissions(), 6000U);
 }
 
-// The exponents' small packets are answered in a millisecond; a window of full ones stands in the queue for 20.
-TEST(Patience, AQueueIsNoLoss) {
+// The exponents' small packets are answered within a millisecond; a window of full packets is queued for 20.
+TEST(Patience, QueueingIsNotMistakenForLoss) {
   SimulationOptions options;
   options.workers = 4;
   options.packet_elements = 256;

@@ -1,7 +1,7 @@
-// One thread of SwitchML's own client, as far as a switch sees it: how it numbers packets, chooses slots and repeats.
+// Model of one thread of SwitchML's own client: its packet numbers, slots and retransmissions.
 //
-// Its packet ids begin anew with every job and lie little-endian in the packet; slots go on where the last job ended;
-// a thread's slots begin at 2 * outstanding * thread, and its port is the worker's first one plus its number.
+// Packet ids restart with every job and are little-endian; slots continue where the last job ended; a thread's slots
+// start at 2 * outstanding * thread, and its port is the worker's first port plus the thread number.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 #include <map>
 #include <vector>
 
-#include "weft/aggregation/byte_order.h"
-#include "weft/aggregation/outbox.h"
-#include "weft/aggregation/packet.h"
-#include "weft/aggregation/time.h"
+#include "weft/aggregation/packet/byte_order.h"
+#include "weft/aggregation/packet/packet.h"
+#include "weft/aggregation/packet/time.h"
+#include "weft/aggregation/transport/outbox.h"
 
 namespace weft::aggregation {
 
@@ -24,7 +24,7 @@ class SwitchMlClient {
   SwitchMlClient(std::uint32_t thread, std::uint32_t outstanding, const Address& target)
       : first_slot_(2 * outstanding * thread), outstanding_(outstanding), target_(target) {}
 
-  // A multiple of kElements many.
+  // The length is a multiple of kElements.
   void begin(std::uint8_t job, std::vector<std::int32_t> data, Time now, Outbox& out) {
     shift_ += total_;
     job_ = job;
@@ -89,7 +89,7 @@ class SwitchMlClient {
   std::uint32_t missing_ = 0;
   std::vector<bool> received_;
   std::vector<std::int32_t> data_;
-  std::map<std::uint32_t, Time> due_;  // packets without an answer
+  std::map<std::uint32_t, Time> due_;  // unanswered packets
 };
 
 }  // namespace weft::aggregation

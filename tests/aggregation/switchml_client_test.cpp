@@ -1,4 +1,4 @@
-// SwitchML's own clients at our switch, in virtual time: sums are right and nobody waits for ever.
+// Models of SwitchML's own clients at weft's switch, in virtual time: sums are correct and no client hangs.
 #include "tests/aggregation/switchml_client.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class Clients : public testing::TestWithParam<std::uint32_t> {
     }
     network_.send(out, delivery.to, now_);
   }
-  // To the next moment at which anything happens.
+  // Advances to the next event.
   void step() {
     Time next = network_.empty() ? Time::max() : network_.next();
     for (const SwitchMlClient& client : clients_) next = std::min(next, client.next_due());
@@ -61,19 +61,19 @@ class Clients : public testing::TestWithParam<std::uint32_t> {
       network_.send(out, address_of(i), now_);
     }
   }
-  // Every thread by itself, one job after the other.
+  // Each thread runs its jobs one after the other.
   void run(const std::vector<std::size_t>& packets) {
     std::vector<std::size_t> begun(clients_.size());
     const auto all_done = [&] { return std::ranges::all_of(begun, [&](std::size_t n) { return n > packets.size(); }); };
     while (!all_done()) {
-      ASSERT_LT(now_, std::chrono::seconds(60)) << "of virtual time: somebody waits for ever";
+      ASSERT_LT(now_, std::chrono::seconds(60)) << "of virtual time: a client hangs";
       for (std::size_t i = 0; i < clients_.size(); ++i) {
         while (clients_[i].done() && begun[i] <= packets.size()) go_on(i, begun[i]++, packets);
       }
       if (!all_done()) step();
     }
   }
-  // Looks at the sum of the job before, and begins that one if there is.
+  // Checks the sum of the previous job and starts the next one, if any.
   void go_on(std::size_t client, std::size_t job, const std::vector<std::size_t>& packets) {
     if (job > 0) {
       ASSERT_EQ(clients_[client].data(), sum(client % kThreads, static_cast<int>(job) - 1, packets[job - 1])) << job;
@@ -92,12 +92,12 @@ class Clients : public testing::TestWithParam<std::uint32_t> {
   std::vector<SwitchMlClient> clients_;
   Time now_{0};
 };
-// Of each thread. Which of these would stall a switch that took the ids for big-endian differs with the length.
+// Outstanding packets per thread. A switch that read the ids as big-endian would stall, depending on the length.
 INSTANTIATE_TEST_SUITE_P(Outstanding, Clients, testing::Values(1, 2, 10, 64, 128));
 
-TEST_P(Clients, SumsAreRight) { run({700, 1, 3, 1400, 64, 2, 2, 2, 600}); }
+TEST_P(Clients, SumsAreCorrect) { run({700, 1, 3, 1400, 64, 2, 2, 2, 600}); }
 
-TEST_P(Clients, JobNumbersComeRound) { run(std::vector<std::size_t>(600, 3)); }
+TEST_P(Clients, JobNumbersWrap) { run(std::vector<std::size_t>(600, 3)); }
 
 }  // namespace
 }  // namespace weft::aggregation

@@ -1,4 +1,4 @@
-// Values and derivatives of every collective, against the same computed by one process with plain ATen.
+// Compares values and derivatives of every collective with those that one process computes with ATen.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/cat.h>
@@ -23,14 +23,14 @@ namespace {
 
 using mpi::ReduceOp;
 
-// One operation with its arguments: what each rank puts in, how weft computes it, and how one process does.
+// An operation with its arguments: the inputs of each rank, weft's computation and the single-process reference.
 struct Case {
   std::string name;
   std::function<Shape(std::int64_t rank)> shape;
   std::function<Tensor(const Tensor& x)> run;
   std::function<Tensors(const Tensors& xs)> reference;
   bool linear = true;
-  bool complex = true;  // defined on complex numbers
+  bool complex = true;  // supports complex numbers
 };
 
 Tensor reduced(const Tensors& xs, ReduceOp op) {
@@ -51,14 +51,14 @@ Tensor reduced(const Tensors& xs, ReduceOp op) {
 
 Tensors everywhere(const Tensor& y) { return Tensors(static_cast<std::size_t>(size()), y); }
 
-// y on the root, something constant elsewhere.
+// y on the root, a constant on other ranks.
 Tensors only_on(std::int64_t root, const Tensor& y, const Tensor& elsewhere) {
   Tensors ys(static_cast<std::size_t>(size()), elsewhere);
   ys[static_cast<std::size_t>(root)] = y;
   return ys;
 }
 
-// Pieces that differ between the ranks; with three ranks or more, one of them is empty.
+// Pieces of different sizes; with three or more ranks, one of them is empty.
 Shape uneven() {
   Shape sizes;
   for (std::int64_t r = 0; r < size(); ++r) sizes.push_back((r + 1) % 3);
@@ -67,7 +67,7 @@ Shape uneven() {
 
 std::int64_t total(const Shape& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
 
-// Remainder to the first ranks.
+// A balanced split, larger pieces first.
 Shape even_split(std::int64_t total) {
   Shape sizes;
   for (std::int64_t r = 0; r < size(); ++r) sizes.push_back(total / size() + (r < total % size() ? 1 : 0));
@@ -80,13 +80,13 @@ Tensors scanned(const Tensors& xs, ReduceOp op, bool exclusive, bool reverse) {
     const auto at = [&](std::int64_t i) { return xs.begin() + i; };
     const Tensors part =
         reverse ? Tensors(at(r + (exclusive ? 1 : 0)), xs.end()) : Tensors(xs.begin(), at(r + (exclusive ? 0 : 1)));
-    const double nothing = op == ReduceOp::kProd ? 1 : 0;  // infinities are masked in the case itself
+    const double nothing = op == ReduceOp::kProd ? 1 : 0;  // the case masks infinities
     ys.push_back(part.empty() ? at::zeros_like(xs[0].detach()).add(nothing) : reduced(part, op));
   }
   return ys;
 }
 
-// Piece j of every rank i's tensor, joined: what rank j gets.
+// The result of rank j: piece j of every rank's tensor, concatenated.
 Tensors exchanged(const Tensors& xs, std::int64_t split_dim, std::int64_t concat_dim,
                   const std::function<Shape(std::int64_t rank)>& sizes) {
   std::vector<Tensors> arriving(static_cast<std::size_t>(size()));
@@ -139,7 +139,7 @@ void add_reductions(std::vector<Case>& cases) {
 }
 
 void add_gathers(std::vector<Case>& cases) {
-  const auto along = [](std::int64_t dim) {  // uneven along one of two dimensions
+  const auto along = [](std::int64_t dim) {  // different sizes along one of two dimensions
     return [dim](std::int64_t r) {
       const std::int64_t mine = uneven()[static_cast<std::size_t>(r)];
       return dim == 0 ? Shape{mine, 2} : Shape{2, mine};
@@ -169,7 +169,7 @@ void add_gathers(std::vector<Case>& cases) {
 void add_scatters(std::vector<Case>& cases) {
   cases.push_back({"scatter", same({5, 2}), [](const Tensor& x) { return scatter(x, comm()); },
                    [](const Tensors& xs) { return xs[0].split_with_sizes(even_split(5)); }});
-  // What the other ranks hold has another shape: only the root's counts.
+  // Other ranks pass a different shape; only the root's counts.
   cases.push_back({"scatter_uneven_from_last",
                    [](std::int64_t r) { return r == size() - 1 ? Shape{2, total(uneven())} : Shape{3}; },
                    [](const Tensor& x) { return scatter(x, comm(), -1, size() - 1, uneven()); },
@@ -203,7 +203,7 @@ void add_exchanges(std::vector<Case>& cases) {
                    [=](const Tensors& xs) { return exchanged(xs, 1, 1, mixed); }});
 }
 
-// Made at run time, where the number of ranks is known.
+// Created at run time, when the number of ranks is known.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = [] {
     std::vector<Case> cases;
@@ -222,7 +222,7 @@ Tensors inputs_of_all(const Case& c, at::ScalarType type) {
   return xs;
 }
 
-// The sum of all ranks' losses. A constant zero connects every input, so that its gradient exists.
+// The sum of all ranks' losses. A zero term connects every input, so that its gradient exists.
 Tensor total_loss(const Tensors& ys, const Tensors& xs) {
   Tensor sum;
   for (std::size_t r = 0; r < ys.size(); ++r) {
@@ -232,7 +232,7 @@ Tensor total_loss(const Tensors& ys, const Tensors& xs) {
   return sum;
 }
 
-// The same numbers in memory that is not contiguous.
+// The same values in non-contiguous memory.
 Tensor scattered_in_memory(const Tensor& x) {
   return x.dim() < 2 ? x : x.transpose(0, -1).contiguous().transpose(0, -1);
 }
@@ -285,7 +285,7 @@ TEST(Collectives, ValuesAndGradients) {
   for (const Case& c : cases()) check_value_and_gradient(c, at::kDouble, 1e-12);
 }
 
-TEST(Collectives, InputsThatAreNotContiguous) {
+TEST(Collectives, AcceptNonContiguousInputs) {
   for (const Case& c : cases()) check_value_and_gradient(c, at::kDouble, 1e-12, /*contiguous=*/false);
 }
 
@@ -317,7 +317,7 @@ TEST(Collectives, AdjointIdentity) {
   }
 }
 
-TEST(Collectives, LazilyConjugatedInputs) {
+TEST(Collectives, AcceptLazilyConjugatedInputs) {
   const Tensor x = values({2, 3}, rank(), at::kComplexDouble);
   Tensors all;
   for (std::int64_t r = 0; r < size(); ++r) all.push_back(values({2, 3}, r, at::kComplexDouble).conj().resolve_conj());
@@ -326,7 +326,7 @@ TEST(Collectives, LazilyConjugatedInputs) {
   expect_close(broadcast(x.conj(), comm()), all[0]);
 }
 
-TEST(Collectives, ExscanOfNothingIsTheNeutralElement) {
+TEST(Collectives, ExscanReturnsTheNeutralElementOnTheFirstRank) {
   const Tensor x = values({2}, rank());
   const double infinity = std::numeric_limits<double>::infinity();
   const std::pair<ReduceOp, double> expected[] = {
@@ -341,10 +341,10 @@ TEST(Collectives, ExscanOfNothingIsTheNeutralElement) {
   EXPECT_EQ(bits[0].item<int>(), rank() == 0 ? 255 : 6);
 }
 
-// Reductions at points where a careless derivative is wrong.
+// Derivatives of reductions at zeros, ties and NaN.
 
-TEST(Derivatives, ProductWithZeros) {
-  // Column 0: no zero, 1: one rank's value is zero, 2: all are.
+TEST(Derivatives, ProductsWithZerosHaveCorrectGradients) {
+  // Column 0: no zeros, column 1: one rank's value is zero, column 2: all values are zero.
   Tensors xs;
   for (std::int64_t r = 0; r < size(); ++r) {
     xs.push_back(leaf(at::tensor({2.0 + static_cast<double>(r), r == 0 ? 0.0 : 3.0, 0.0})));
@@ -360,18 +360,18 @@ TEST(Derivatives, ProductWithZeros) {
   }
 }
 
-TEST(Derivatives, TiesShareEqually) {
+TEST(Derivatives, TiesShareTheGradientEqually) {
   const Tensor x = leaf(at::tensor({1.0, rank() == 0 ? 5.0 : 4.0, rank() == 0 ? 0.0 : 2.0}));
   const auto n = static_cast<double>(size());
   backward(all_reduce(x, comm(), ReduceOp::kMax).sum() / n);
-  // All tie; rank 0 wins; the others tie (alone, rank 0 has nobody to lose against).
+  // Column 0: all ranks tie. Column 1: rank 0 holds the extremum. Column 2: the other ranks tie.
   const double others = size() == 1 ? 0 : 1 / (n - 1);
   const Tensor expected =
       rank() == 0 ? at::tensor({1 / n, 1.0, size() == 1 ? 1.0 : 0.0}) : at::tensor({1 / n, 0.0, others});
   expect_close(x.grad(), expected);
 }
 
-TEST(Derivatives, NanWinsAndTakesTheGradient) {
+TEST(Derivatives, NanGetsTheGradient) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor x = leaf(at::tensor({rank() == size() - 1 ? nan : 1.0}));
   for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
@@ -383,8 +383,8 @@ TEST(Derivatives, NanWinsAndTakesTheGradient) {
   }
 }
 
-TEST(Derivatives, OnlySomeRanksNeedThem) {
-  // Rank 0's input requires grad; the others' do not, but they take part in backward.
+TEST(Derivatives, BackwardWorksIfOnlyRankZeroRequiresGrad) {
+  // The inputs of other ranks do not require grad, but those ranks take part in backward.
   const Tensor x = values({3}, rank()).set_requires_grad(rank() == 0);
   const Tensor y = all_reduce(x, comm());
   EXPECT_TRUE(y.requires_grad());
@@ -394,13 +394,13 @@ TEST(Derivatives, OnlySomeRanksNeedThem) {
   EXPECT_EQ(x.grad().defined(), rank() == 0);
 }
 
-TEST(Derivatives, NobodyNeedsThem) {
+TEST(Derivatives, NothingIsRecordedWithoutRequiresGrad) {
   const Tensor y = all_reduce(values({3}, rank()), comm());
   EXPECT_FALSE(y.requires_grad());
   EXPECT_EQ(Tape::current().length(), 0);
 }
 
-// Every type. References are computed in int64 or in double, whose operations ATen has in full.
+// All types. References are computed in int64 or double, which ATen supports for all operations.
 
 constexpr at::ScalarType kIntegers[] = {at::kByte, at::kChar,   at::kShort, at::kUInt16,
                                         at::kInt,  at::kUInt32, at::kLong,  at::kUInt64};
@@ -448,7 +448,7 @@ constexpr ReduceOp kAllButMean[] = {
     ReduceOp::kSum,       ReduceOp::kProd,       ReduceOp::kMin,    ReduceOp::kMax,   ReduceOp::kLogicalAnd,
     ReduceOp::kLogicalOr, ReduceOp::kLogicalXor, ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
 
-// Whole numbers from 0 to 3, so that results are exact in every type.
+// Integers from 0 to 3, so that results are exact in every type.
 Tensors small_numbers(at::ScalarType type) {
   Tensors xs;
   for (std::int64_t r = 0; r < size(); ++r) {
@@ -457,7 +457,7 @@ Tensors small_numbers(at::ScalarType type) {
   return xs;
 }
 
-TEST(Types, EveryReductionOfIntegersAndBools) {
+TEST(Types, IntegersAndBoolsSupportAllReductions) {
   for (const at::ScalarType type :
        {at::kBool, at::kByte, at::kChar, at::kShort, at::kUInt16, at::kInt, at::kUInt32, at::kLong, at::kUInt64}) {
     const Tensors xs = small_numbers(type);
@@ -478,7 +478,7 @@ TEST(Types, EveryReductionOfIntegersAndBools) {
   }
 }
 
-TEST(Types, EveryReductionOfFloats) {
+TEST(Types, FloatsSupportAllReductions) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
     const Tensors xs = small_numbers(type);
     const Tensor mine = xs[static_cast<std::size_t>(rank())].to(type);
@@ -490,7 +490,7 @@ TEST(Types, EveryReductionOfFloats) {
   }
 }
 
-TEST(Types, EverythingMovesEveryType) {
+TEST(Types, AllMovingOperationsSupportAllTypes) {
   std::vector<at::ScalarType> types(std::begin(kIntegers), std::end(kIntegers));
   types.insert(types.end(),
                {at::kBool, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble});
@@ -512,16 +512,16 @@ TEST(Types, EverythingMovesEveryType) {
   }
 }
 
-TEST(Types, ScatterBringsTheRootsTypeAndShape) {
+TEST(Types, ScatterUsesTheTypeAndShapeOfTheRoot) {
   const Tensor x = rank() == 0 ? at::arange(2 * size()).to(at::kShort) : at::zeros({0}, at::kFloat);
   const Tensor y = scatter(x, comm());
   EXPECT_EQ(y.scalar_type(), at::kShort);
   expect_close(y, at::arange(2 * size()).to(at::kShort).narrow(0, 2 * rank(), 2));
 }
 
-TEST(OtherTeams, SplitsAndDuplicatesAreIndependent) {
-  // Odd and even ranks reduce among themselves, while the world's own operations go on in between.
-  const Comm half = mpi::Team::adopt(comm()->origin().split(comm()->rank() % 2, comm()->rank()));
+TEST(OtherCommunicators, SplitsAndDuplicatesAreIndependent) {
+  // Odd and even ranks reduce separately, interleaved with operations of the world communicator.
+  const CommunicatorPtr half = Communicator::adopt(comm()->origin().split(comm()->rank() % 2, comm()->rank()));
   const Tensor x = leaf(values({3}, rank()));
   const Tensor mine = all_reduce(x, half);
   const Tensor all = all_reduce(mine, comm());
@@ -541,7 +541,7 @@ TEST(OtherTeams, SplitsAndDuplicatesAreIndependent) {
 }
 
 TEST(Chain, ManyOperationsInOneProgram) {
-  // x -> all_gather -> reduce_scatter -> broadcast -> scan -> all_to_all, with arithmetic in between.
+  // x -> all_gather -> reduce_scatter -> broadcast -> scan -> all_to_all, interleaved with arithmetic.
   const auto program = [](const Tensors& xs) {
     const Tensor gathered = at::cat(xs).sin();
     Tensors ys = (gathered * size()).split_with_sizes(Shape(static_cast<std::size_t>(size()), size()));

@@ -1,4 +1,4 @@
-// Tensors on another device: results and gradients live there too, and are staged through host memory on the way.
+// Tensors on another device: results and gradients are on the same device; the data is staged through host memory.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -30,7 +30,7 @@ void expect_on_device(const Tensor& actual, const Tensor& expected, const std::s
   expect_close(actual.to(at::kCPU), expected, what);
 }
 
-TEST(StandinDevice, KeepsItsMemoryToItself) {
+TEST(StandinDevice, MemoryIsNotDirectlyReadable) {
   const Tensor host = values({4, 3}, 1);
   const Tensor x = host.to(kDevice);
   EXPECT_NE(*static_cast<const double*>(x.const_data_ptr()), host[0][0].item<double>()) << "scrambled";
@@ -39,7 +39,7 @@ TEST(StandinDevice, KeepsItsMemoryToItself) {
   expect_on_device(x * 2 + x, host * 3);
 }
 
-TEST(StandinDevice, Collectives) {
+TEST(StandinDevice, CollectivesReturnDeviceTensors) {
   const Tensors xs = inputs({3, 2});
   const auto me = static_cast<std::size_t>(rank());
   const Tensor x = on_device(xs[me]);
@@ -58,7 +58,7 @@ TEST(StandinDevice, Collectives) {
   backward(std::nullopt);
 }
 
-TEST(StandinDevice, Exchanges) {
+TEST(StandinDevice, ExchangesReturnDeviceTensors) {
   const auto me = static_cast<std::size_t>(rank());
   const Tensors xs = inputs({size(), 2});
   const Tensor x = on_device(xs[me]);
@@ -66,13 +66,13 @@ TEST(StandinDevice, Exchanges) {
   expect_on_device(reduce_scatter(x, comm()), all.sum(0).narrow(0, rank(), 1), "reduce_scatter");
   expect_on_device(scatter(x, comm()), xs[0].narrow(0, rank(), 1), "scatter");
   expect_on_device(all_to_all(x, comm()), all.select(1, rank()), "all_to_all");
-  // What a rank passes beside the root says where it wants its piece.
+  // The tensor of a rank other than the root selects the device of its piece.
   const Tensor placeholder = rank() == 0 ? xs[0] : at::zeros({0}, at::TensorOptions().device(kDevice));
   EXPECT_EQ(scatter(placeholder, comm()).device(), rank() == 0 ? at::Device(at::kCPU) : kDevice);
   backward(std::nullopt);
 }
 
-TEST(StandinDevice, Messages) {
+TEST(StandinDevice, MessagesReturnDeviceTensors) {
   const Tensor x = on_device(values({3}, rank()));
   expect_on_device(sendrecv(x, comm(), next(), previous()), values({3}, previous()), "sendrecv");
   expect_on_device(sendrecv(x, comm(), next(), previous(), 1, x), values({3}, previous()), "sendrecv like");
@@ -80,14 +80,14 @@ TEST(StandinDevice, Messages) {
   const auto sending = isend(x, comm(), next());
   expect_on_device(wait(receiving), values({3}, previous()), "irecv");
   wait(sending);
-  const Comm ring = mpi::Team::adopt(comm()->origin().cart({comm()->size()}, {true}));
+  const CommunicatorPtr ring = Communicator::adopt(comm()->origin().cart({comm()->size()}, {true}));
   const Tensors incoming = neighbour_exchange({x, x * 2}, ring);
   expect_on_device(incoming[0], 2 * values({3}, previous()), "neighbour before");
   expect_on_device(incoming[1], values({3}, next()), "neighbour after");
   backward(std::nullopt);
 }
 
-TEST(StandinDevice, NonBlocking) {
+TEST(StandinDevice, NonBlockingOperationsReturnDeviceTensors) {
   const Tensors xs = inputs({3});
   const Tensor x = on_device(xs[static_cast<std::size_t>(rank())]);
   const auto reducing = iall_reduce(x, comm());
@@ -110,7 +110,7 @@ Tensor program(const Tensor& x) {
   return (last * last).sum();
 }
 
-TEST(StandinDevice, GradientsAreThoseOfTheCpu) {
+TEST(StandinDevice, GradientsEqualThoseOnTheCpu) {
   const Tensor x = leaf(values({3}, rank()));
   backward(program(x));
   const Tensor y = on_device(values({3}, rank()));
@@ -119,7 +119,7 @@ TEST(StandinDevice, GradientsAreThoseOfTheCpu) {
   expect_on_device(y.grad(), x.grad());
 }
 
-TEST(StandinDevice, RanksWithoutALoss) {
+TEST(StandinDevice, RanksWithoutALossTakePartInBackward) {
   const Tensor x = on_device(values({3}, rank()));
   const Tensor loss = program(x);
   backward(rank() == 0 ? std::optional(loss) : std::nullopt);
@@ -135,19 +135,19 @@ Tensor second_derivative(const Tensor& x, bool has_loss) {
   return x.grad();
 }
 
-TEST(StandinDevice, SecondDerivativesAreThoseOfTheCpu) {
+TEST(StandinDevice, SecondDerivativesEqualThoseOnTheCpu) {
   const Tensor expected = second_derivative(leaf(values({3}, rank())), true);
   expect_on_device(second_derivative(on_device(values({3}, rank())), true), expected);
 }
 
-// Autograd runs a device's nodes in a thread of its own; what they record must not get lost on that thread's tape.
+// Autograd runs the nodes of a device in a separate thread; they must not record to the tape of that thread.
 TEST(StandinDevice, SecondDerivativesOfRanksWithoutALoss) {
   const Tensor expected = second_derivative(leaf(values({3}, rank())), rank() == 0);
   expect_on_device(second_derivative(on_device(values({3}, rank())), rank() == 0), expected);
   EXPECT_EQ(Tape::current().length(), 0);
 }
 
-TEST(StandinDevice, TheGraphDiesWithASecondDerivative) {
+TEST(StandinDevice, SecondDerivativesFreeTheGraph) {
   c10::weak_intrusive_ptr<c10::TensorImpl> watched{c10::intrusive_ptr<c10::TensorImpl>()};
   {
     const Tensor x = on_device(values({3}, rank()));
@@ -159,7 +159,7 @@ TEST(StandinDevice, TheGraphDiesWithASecondDerivative) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(StandinDevice, SomeRanksOnTheDeviceOthersOnTheCpu) {
+TEST(StandinDevice, RanksMayUseDifferentDevices) {
   const at::Device mine = rank() % 2 == 0 ? kDevice : at::Device(at::kCPU);
   const Tensor x = leaf(values({3}, rank()).to(mine));
   backward(program(x));

@@ -1,4 +1,5 @@
-// Mistakes: every rank gets an exception that says what each one called, nothing hangs, and the team works afterwards.
+// Invalid calls: every rank throws an exception that describes the calls of all ranks, no rank hangs, and the
+// communicator stays usable.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -24,13 +25,13 @@ using testing::HasSubstr;
 class Errors : public testing::Test {
  protected:
   void SetUp() override {
-    if (size() == 1) GTEST_SKIP() << "needs a peer";
+    if (size() == 1) GTEST_SKIP() << "requires at least two ranks";
   }
   void TearDown() override {
     Tape::current().reset();
     expect_works(comm());
   }
-  const bool odd_one_ = rank() == size() - 1;  // the rank that does something else
+  const bool odd_one_ = rank() == size() - 1;  // the rank whose call differs
   const std::string odd_name_ = "rank " + std::to_string(size() - 1) + ": ";
 };
 
@@ -50,19 +51,19 @@ std::string text_of(const std::function<void()>& run) {
 
 // Different calls
 
-TEST_F(Errors, DifferentShapes) {
+TEST_F(Errors, DifferentShapesThrowOnAllRanks) {
   const auto text = text_of<Disagreement>([&] { (void)all_reduce(at::zeros({odd_one_ ? 3 : 2}), comm()); });
   EXPECT_THAT(text,
               AllOf(HasSubstr("all_reduce(Float[2], 'sum')"), HasSubstr(odd_name_ + "all_reduce(Float[3], 'sum')"),
                     HasSubstr("errors_test.cpp"), HasSubstr("nothing was sent")));
 }
 
-TEST_F(Errors, DifferentDimensionsBesidesTheJoinedOne) {
+TEST_F(Errors, DifferentSizesInOtherDimensionsThrowOnAllRanks) {
   const auto text = text_of<Disagreement>([&] { (void)all_gather(at::zeros({2, odd_one_ ? 3 : 2}), comm()); });
   EXPECT_THAT(text, AllOf(HasSubstr("all_gather(Float[2, 2]"), HasSubstr(odd_name_ + "all_gather(Float[2, 3]")));
 }
 
-TEST_F(Errors, DifferentTypes) {
+TEST_F(Errors, DifferentTypesThrowOnAllRanks) {
   const auto type = odd_one_ ? at::kDouble : at::kFloat;
   for (const auto& run : std::vector<std::function<void()>>{
            [&] { (void)all_reduce(at::zeros({2}, type), comm()); },
@@ -77,16 +78,16 @@ TEST_F(Errors, DifferentTypes) {
   }
 }
 
-TEST_F(Errors, DifferentReductions) {
+TEST_F(Errors, DifferentReductionsThrowOnAllRanks) {
   const auto op = odd_one_ ? ReduceOp::kMax : ReduceOp::kSum;
   EXPECT_THAT(text_of<Disagreement>([&] { (void)all_reduce(at::zeros({2}), comm(), op); }),
               AllOf(HasSubstr("'sum'"), HasSubstr(odd_name_ + "all_reduce(Float[2], 'max')")));
-  // prod, min and max travel as a gather: that is what the others see.
+  // prod, min and max use gather, so the other ranks report a gather.
   EXPECT_THAT(text_of<Disagreement>([&] { (void)reduce(at::zeros({2}), comm(), op); }),
               AllOf(HasSubstr("reduce(Float[2], 'sum', root=0)"), HasSubstr(odd_name_ + "gather(")));
 }
 
-TEST_F(Errors, DifferentRoots) {
+TEST_F(Errors, DifferentRootsThrowOnAllRanks) {
   const std::int64_t root = odd_one_ ? 1 : 0;
   for (const auto& run : std::vector<std::function<void()>>{
            [&] { (void)broadcast(at::zeros({2}), comm(), root); },
@@ -99,7 +100,7 @@ TEST_F(Errors, DifferentRoots) {
   }
 }
 
-TEST_F(Errors, DifferentOperations) {
+TEST_F(Errors, DifferentOperationsThrowOnAllRanks) {
   const auto text = text_of<Disagreement>([&] {
     if (odd_one_) {
       barrier(comm());
@@ -110,7 +111,7 @@ TEST_F(Errors, DifferentOperations) {
   EXPECT_THAT(text, AllOf(HasSubstr("all_gather(Float[2], dim=0)"), HasSubstr(odd_name_ + "barrier()")));
 }
 
-TEST_F(Errors, DifferentSizesOfPieces) {
+TEST_F(Errors, DifferentPieceSizesThrowOnAllRanks) {
   Shape sizes(static_cast<std::size_t>(size()), 1);
   if (odd_one_) std::swap(sizes[0] = 2, sizes[1] = 0);
   EXPECT_THAT(
@@ -118,17 +119,17 @@ TEST_F(Errors, DifferentSizesOfPieces) {
       HasSubstr("reduce_scatter(Float["));
 }
 
-TEST_F(Errors, PiecesThatCannotBeJoined) {
-  // Along another dimension than they were split, pieces of different sizes do not fit together.
+TEST_F(Errors, PiecesThatCannotBeConcatenatedThrowOnAllRanks) {
+  // Pieces of different sizes can only be concatenated along the dimension of the split.
   Shape sizes(static_cast<std::size_t>(size()), 1);
   sizes[static_cast<std::size_t>(rank())] = 2;
   const auto x = at::zeros({size() + 1, 2});
-  EXPECT_THAT(text_of<Disagreement>([&] { (void)all_to_all(x, comm(), 0, 1, sizes); }), HasSubstr("equal ones"));
+  EXPECT_THAT(text_of<Disagreement>([&] { (void)all_to_all(x, comm(), 0, 1, sizes); }), HasSubstr("equal sizes"));
 }
 
-// A mistake of one rank's own
+// Invalid arguments of one rank
 
-TEST_F(Errors, AWrongArgumentOfOneRankReachesAll) {
+TEST_F(Errors, AllRanksThrowIfOneRanksArgumentIsInvalid) {
   const auto expect = [&](const std::function<void()>& run, const char* cause) {
     EXPECT_THAT(text_of<Disagreement>(run), AllOf(HasSubstr(odd_name_), HasSubstr(cause)));
   };
@@ -150,7 +151,7 @@ TEST_F(Errors, AWrongArgumentOfOneRankReachesAll) {
   expect([&] { (void)iall_gather(odd_one_ ? Tensor() : at::zeros({2}), comm()); }, "got none");
 }
 
-TEST_F(Errors, SizesThatAreWrongOnTheRoot) {
+TEST_F(Errors, InvalidSizesOnTheRootThrowOnAllRanks) {
   Shape sizes(static_cast<std::size_t>(size()), 1);
   sizes[0] = -1;
   EXPECT_THAT(text_of<Disagreement>([&] { (void)scatter(at::zeros({size()}), comm(), 0, 0, sizes); }),
@@ -160,19 +161,19 @@ TEST_F(Errors, SizesThatAreWrongOnTheRoot) {
               HasSubstr("add up to"));
 }
 
-TEST_F(Errors, NoGradOnOneRankOnly) {
+TEST_F(Errors, NoGradOnOneRankThrowsOnAllRanks) {
   const at::AutoGradMode mode(!odd_one_);
   const Tensor x = leaf(values({2}, rank()));
   EXPECT_THAT(text_of<Disagreement>([&] { (void)all_reduce(x, comm()); }),
               AllOf(HasSubstr("with gradients"), HasSubstr(odd_name_), HasSubstr("under no_grad")));
   EXPECT_EQ(Tape::current().length(), 0);
-  // Where nobody wants gradients the modes may differ.
+  // Without gradients, the grad modes may differ.
   expect_close(all_reduce(at::ones({2}), comm()), at::full({2}, static_cast<float>(size())));
 }
 
 // Messages
 
-TEST_F(Errors, AMessageThatDoesNotFit) {
+TEST_F(Errors, MessageOfTheWrongShapeThrows) {
   for (const std::int64_t elements : {3, 1 << 16}) {  // inline, and in a second message
     std::string text;
     if (rank() == 0) {
@@ -189,7 +190,7 @@ TEST_F(Errors, AMessageThatDoesNotFit) {
   }
 }
 
-TEST_F(Errors, AGradientThatCouldNeverBeAnswered) {
+TEST_F(Errors, ReceiveUnderNoGradThrowsIfTheSenderRequiresGrad) {
   const at::AutoGradMode mode(rank() != 1);
   std::string text;
   if (rank() == 0) {
@@ -204,19 +205,19 @@ TEST_F(Errors, AGradientThatCouldNeverBeAnswered) {
   EXPECT_THAT(text, HasSubstr("under no_grad"));
 }
 
-TEST_F(Errors, AMessageThatNeverComes) {
+TEST_F(Errors, ReceiveWithoutSendTimesOut) {
   const ScopedOptions impatient([](mpi::Options& options) {
     options.timeout = std::chrono::milliseconds(300);
     options.warn_after = std::chrono::milliseconds(150);
   });
   EXPECT_THAT(text_of<mpi::TimeoutError>([&] { (void)recv(std::nullopt, comm(), next(), 77); }),
-              AllOf(HasSubstr("recv"), HasSubstr("nothing came from rank " + std::to_string(next()))));
+              AllOf(HasSubstr("recv"), HasSubstr("no message from rank " + std::to_string(next()))));
   barrier(comm());
 }
 
 // Backward
 
-TEST_F(Errors, ReductionsWithoutADerivative) {
+TEST_F(Errors, BackwardThrowsForReductionsWithoutADerivative) {
   const Tensor x = leaf(values({2}, rank()));
   for (const auto& run : std::vector<std::function<Tensor()>>{
            [&] { return all_reduce(x, comm(), ReduceOp::kLogicalAnd); },
@@ -231,7 +232,7 @@ TEST_F(Errors, ReductionsWithoutADerivative) {
   }
 }
 
-TEST_F(Errors, DebugNamesTheForwardLine) {
+TEST_F(Errors, DebugReportsTheForwardCallSite) {
   const ScopedOptions debugging([](mpi::Options& options) { options.debug = true; });
   const Tensor x = leaf(values({2}, rank()));
   const Tensor y = all_reduce(x, comm());
@@ -240,55 +241,55 @@ TEST_F(Errors, DebugNamesTheForwardLine) {
               AllOf(HasSubstr("does not reach all_gather"), HasSubstr("called from"), HasSubstr("errors_test.cpp:")));
 }
 
-TEST_F(Errors, WithoutChecksCorrectProgramsStillWork) {
+TEST_F(Errors, CorrectProgramsWorkWithoutChecks) {
   const ScopedOptions unchecked([](mpi::Options& options) { options.check = false; });
   expect_works(comm());
   const Tensor x = leaf(values({rank() + 1}, rank()));
   const Tensor y = all_gather(x, comm());
   backward((y * y).sum());
   expect_close(x.grad(), 2 * static_cast<double>(size()) * x.detach());
-  // The mistake of one rank is then its own.
+  // An invalid argument then throws on its own rank only.
   if (odd_one_) {
     EXPECT_THROW((void)all_reduce(at::zeros({2}).to_sparse(), comm()), c10::Error);
   }
 }
 
-// Teams that are gone; these need no peer.
+// Closed communicators; these tests run on any number of ranks.
 
-TEST_F(ErrorsAlone, AFreedTeam) {
-  const Comm team = mpi::Team::over(comm()->origin(), "short-lived");
-  expect_works(team);
-  team->close();
+TEST_F(ErrorsAlone, FreedCommunicatorThrows) {
+  const CommunicatorPtr communicator = Communicator::over(comm()->origin(), "short-lived");
+  expect_works(communicator);
+  communicator->close();
   for (const auto& run : std::vector<std::function<void()>>{
-           [&] { (void)all_reduce(at::zeros({2}), team); },
-           [&] { (void)iall_reduce(at::zeros({2}), team); },
-           [&] { send(at::zeros({2}), team, 0); },
-           [&] { (void)irecv(std::nullopt, team, 0); },
-           [&] { barrier(team); },
+           [&] { (void)all_reduce(at::zeros({2}), communicator); },
+           [&] { (void)iall_reduce(at::zeros({2}), communicator); },
+           [&] { send(at::zeros({2}), communicator, 0); },
+           [&] { (void)irecv(std::nullopt, communicator, 0); },
+           [&] { barrier(communicator); },
        }) {
     EXPECT_THAT(text_of<Disagreement>(run), HasSubstr("'short-lived' was freed"));
   }
   expect_works(comm());
 }
 
-TEST_F(ErrorsAlone, ATeamFreedBeforeItsBackward) {
+TEST_F(ErrorsAlone, BackwardThrowsIfTheCommunicatorWasClosed) {
   const Tensor x = leaf(values({2}, rank()));
   Tensor y;
   {
-    const Comm team = mpi::Team::over(comm()->origin(), "short-lived");
-    y = all_reduce(x, team);
+    const CommunicatorPtr communicator = Communicator::over(comm()->origin(), "short-lived");
+    y = all_reduce(x, communicator);
   }
-  backward(y.sum());  // the recorded operation keeps the team that nobody else holds
+  backward(y.sum());  // the recorded operation keeps the communicator alive
   expect_close(x.grad(), at::full({2}, static_cast<double>(size()), at::kDouble));
 
-  const Comm team = mpi::Team::over(comm()->origin(), "closed");
-  y = all_reduce(x, team);
-  team->close();
+  const CommunicatorPtr communicator = Communicator::over(comm()->origin(), "closed");
+  y = all_reduce(x, communicator);
+  communicator->close();
   EXPECT_THAT(text_of<Disagreement>([&] { backward(y.sum()); }), HasSubstr("'closed' was freed"));
   expect_works(comm());
 }
 
-TEST_F(ErrorsAlone, WrongRanksAndTags) {
+TEST_F(ErrorsAlone, InvalidRanksTagsAndTensorsThrow) {
   const Tensor x = at::zeros({2});
   EXPECT_THAT(text_of<c10::Error>([&] { send(x, comm(), size()); }), HasSubstr("dest to be a rank"));
   EXPECT_THAT(text_of<c10::Error>([&] { (void)recv(x, comm(), -1); }), HasSubstr("source to be a rank"));
@@ -300,8 +301,8 @@ TEST_F(ErrorsAlone, WrongRanksAndTags) {
   expect_works(comm());
 }
 
-TEST_F(ErrorsAlone, AloneTheOriginalExceptionArrives) {
-  const Comm alone = mpi::Team::adopt(comm()->origin().split(comm()->rank(), 0));
+TEST_F(ErrorsAlone, OneRankThrowsTheOriginalException) {
+  const CommunicatorPtr alone = Communicator::adopt(comm()->origin().split(comm()->rank(), 0));
   EXPECT_THROW((void)all_reduce(at::zeros({2}).to_sparse(), alone), c10::Error);
   EXPECT_THROW((void)all_gather(at::zeros({2}), alone, 4), c10::IndexError);
   expect_works(alone);

@@ -1,4 +1,4 @@
-// Messages between two ranks, exchanges on a grid, and collectives that return before they are done.
+// Messages between two ranks, neighbour exchanges and non-blocking collectives.
 #include "weft/collective/point_to_point.h"
 
 #include <ATen/ops/cat.h>
@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/collective/single_process.h"
+#include "tests/eventually.h"
 #include "weft/collective/neighbour_exchange.h"
 #include "weft/collective/pool.h"
 #include "weft/mpi/request.h"
@@ -28,8 +29,8 @@ Tensor constant(double value) { return at::full({3}, value, at::kDouble); }
 
 // Messages
 
-TEST(Messages, ARingOfSendsAndReceives) {
-  // Rank 0 sends first, the others pass on what they get; rank 0 receives what has come round.
+TEST(Messages, RingOfSendsAndReceivesHasGradients) {
+  // Rank 0 sends first, the others forward the tensor, and rank 0 receives it in the end.
   const Tensor x = leaf(values({2, 3}, rank()));
   Tensor y;
   if (rank() == 0) {
@@ -65,16 +66,16 @@ TEST(Messages, SecondDerivatives) {
   const Tensor y = sendrecv(x, comm(), next(), previous());
   const Tensor first = grad((y * y * y).sum(), {x}, {}, true, /*create_graph=*/true)[0];
   expect_close(first, 3 * x.detach() * x.detach());
-  // The gradient of the gradient crosses ranks once more.
+  // The gradient of the gradient is sent back to its rank.
   const Tensor again = sendrecv(first, comm(), previous(), next());
   backward((again * values({4}, 7 + rank())).sum());
   expect_close(x.grad(), 6 * x.detach() * values({4}, 7 + previous()));
 }
 
-TEST(Messages, EqualTagsWaitedOutOfOrder) {
+TEST(Messages, EqualTagsCanBeWaitedForOutOfOrder) {
   const Tensor x = leaf(values({3, 5}, rank()));
-  std::vector<c10::intrusive_ptr<Pending>> sends;
-  std::vector<c10::intrusive_ptr<Pending>> receives;
+  std::vector<c10::intrusive_ptr<PendingOperation>> sends;
+  std::vector<c10::intrusive_ptr<PendingOperation>> receives;
   for (int i = 0; i < 3; ++i) receives.push_back(irecv(std::nullopt, comm(), previous(), 9));
   for (int i = 0; i < 3; ++i) sends.push_back(isend(x[i] * (i + 1), comm(), next(), 9));
   Tensors ys(3);
@@ -90,7 +91,7 @@ TEST(Messages, EqualTagsWaitedOutOfOrder) {
   for (int i = 0; i < 3; ++i) expect_close(x.grad()[i], at::full({5}, (i + 1) * std::pow(10, i), at::kDouble));
 }
 
-TEST(Messages, FromAnybodyWithAnyTag) {
+TEST(Messages, AnySourceAndAnyTagReturnGradientsToTheSender) {
   const Tensor x = leaf(values({3}, rank()));
   if (rank() != 0) {
     send(x, comm(), 0, 10 + rank());
@@ -111,22 +112,22 @@ TEST(Messages, FromAnybodyWithAnyTag) {
   }
 }
 
-TEST(Messages, FromAnybodyByRequest) {
+TEST(Messages, NonBlockingReceiveReportsItsSource) {
   if (rank() != 0) {
     send(values({3}, rank()), comm(), 0, 5);
     return;
   }
   for (std::int64_t i = 1; i < size(); ++i) {
     const auto pending = irecv(constant(0), comm(), std::nullopt, 5);
-    while (!pending->ready()) std::this_thread::yield();
+    eventually([&] { return pending->ready(); }, "a message");
     const Tensor y = wait(pending);
     EXPECT_EQ(pending->tag(), 5);
     expect_close(y, values({3}, pending->source()));
   }
 }
 
-TEST(Messages, LargeOnesInBothDirections) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 20;  // 8 MiB: no MPI buffers that
+TEST(Messages, LargeMessagesInBothDirectionsDoNotDeadlock) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 20;  // 8 MiB, more than MPI buffers
   const Tensor x = leaf(values({kElements}, rank()));
   const Tensor y = sendrecv(x, comm(), next(), previous());
   expect_close(y, values({kElements}, previous()));
@@ -134,11 +135,11 @@ TEST(Messages, LargeOnesInBothDirections) {
   expect_close(x.grad(), 2 * x.detach());
 }
 
-TEST(Messages, CrossingGradientsDoNotBlockEachOther) {
-  // Everybody sends large tensors to everybody, first all sends, then all receives, and so in backward.
+TEST(Messages, GradientsInBothDirectionsDoNotDeadlock) {
+  // Every rank starts large sends to all ranks before it receives, in forward and in backward.
   constexpr std::int64_t kElements = 1 << 15;
   const Tensor x = leaf(values({kElements}, rank()));
-  std::vector<c10::intrusive_ptr<Pending>> sends;
+  std::vector<c10::intrusive_ptr<PendingOperation>> sends;
   for (std::int64_t peer = 0; peer < size(); ++peer) sends.push_back(isend(x * (peer + 1), comm(), peer));
   Tensor loss = at::zeros({}, at::kDouble);
   for (std::int64_t peer = 0; peer < size(); ++peer) {
@@ -151,7 +152,7 @@ TEST(Messages, CrossingGradientsDoNotBlockEachOther) {
   expect_close(x.grad(), at::full({kElements}, expected, at::kDouble));
 }
 
-TEST(Messages, AnyShapeAndType) {
+TEST(Messages, SupportAnyShapeAndType) {
   const Tensors sent = {at::zeros({0, 3}),
                         at::full({}, 4.5, at::kDouble),
                         at::ones({2, 2}, at::kBool),
@@ -174,8 +175,8 @@ TEST(Messages, WithoutGradientsNothingIsRecorded) {
   EXPECT_EQ(Tape::current().length(), 0);
 }
 
-TEST(Messages, ASenderWithGradientsMakesTheReceiverAnswer) {
-  // Rank 0's tensor requires grad, nobody else's: its receiver records a receive, and answers without having a loss.
+TEST(Messages, ReceiverReturnsTheGradientIfTheSenderRequiresGrad) {
+  // Only rank 0's tensor requires grad: its receiver records the receive and returns a gradient without having a loss.
   const Tensor x = values({3}, rank()).set_requires_grad(rank() == 0);
   const Tensor y = sendrecv(x, comm(), next(), previous());
   EXPECT_EQ(y.requires_grad(), previous() == 0);
@@ -183,7 +184,7 @@ TEST(Messages, ASenderWithGradientsMakesTheReceiverAnswer) {
   if (rank() == 0) expect_close(x.grad(), constant(5));
 }
 
-TEST(Messages, ARequestIsWaitedForOnce) {
+TEST(Messages, SecondWaitThrows) {
   const auto sending = isend(values({3}, rank()), comm(), next());
   const auto receiving = irecv(std::nullopt, comm(), previous());
   static_cast<void>(wait(receiving));
@@ -193,16 +194,16 @@ TEST(Messages, ARequestIsWaitedForOnce) {
   EXPECT_THROW(static_cast<void>(wait(nullptr)), c10::Error);
 }
 
-TEST(Messages, AnAbandonedReceiveTakesNothing) {
+TEST(Messages, DroppedReceiveDoesNotMatchMessages) {
   {
     const auto dropped = irecv(std::nullopt, comm(), previous(), 3);
   }
-  barrier(comm());  // a message that came earlier would rightly have been taken
+  barrier(comm());  // the dropped receive may match earlier messages
   const Tensor y = sendrecv(values({3}, rank()), comm(), next(), previous(), 3);
   expect_close(y, values({3}, previous()));
 }
 
-TEST(Messages, TheSentTensorMayBeOverwrittenAfterSend) {
+TEST(Messages, SentTensorMayChangeAfterSend) {
   constexpr std::int64_t kElements = 1 << 16;
   const Tensor x = values({kElements}, rank());
   const auto receiving = irecv(std::nullopt, comm(), previous());
@@ -220,7 +221,7 @@ struct GridCase {
   std::vector<bool> periodic;
 };
 
-// The rank beside `rank` on a row-major grid, or nobody.
+// The neighbour of `rank` on a row-major grid, if any.
 std::optional<int> neighbour(const GridCase& grid, int rank, std::size_t side) {
   const std::size_t dim = side / 2;
   int stride = 1;
@@ -235,13 +236,13 @@ std::optional<int> neighbour(const GridCase& grid, int rank, std::size_t side) {
   return rank + (beside - place) * stride;
 }
 
-// Every rank sends every side another tensor; shapes differ between the dimensions.
+// Every rank sends a different tensor to each side; shapes differ between the dimensions.
 Tensor outgoing_of(int rank, std::size_t side) {
   return values({2 + static_cast<std::int64_t>(side / 2), 3}, 20 * rank + static_cast<std::int64_t>(side));
 }
 
 void check_exchange(const GridCase& c) {
-  const Comm grid = mpi::Team::adopt(comm()->origin().cart(c.extents, c.periodic));
+  const CommunicatorPtr grid = Communicator::adopt(comm()->origin().cart(c.extents, c.periodic));
   if (grid == nullptr) return;
   const int me = grid->rank();
   const std::size_t sides = 2 * c.extents.size();
@@ -264,14 +265,14 @@ void check_exchange(const GridCase& c) {
   }
 }
 
-TEST(Neighbours, ExchangeOnGridsOfAllKinds) {
+TEST(Neighbours, ExchangeOnVariousGrids) {
   const int n = static_cast<int>(size());
   std::vector<GridCase> grids;
   for (const bool wraps : {false, true}) {
     grids.push_back({{n}, {wraps}});
     grids.push_back({{1, n}, {true, wraps}});
     grids.push_back({{n, 1}, {wraps, false}});
-    grids.push_back({{1}, {wraps}});  // the other ranks are not part of it
+    grids.push_back({{1}, {wraps}});  // the other ranks are not members
     if (n >= 2) grids.push_back({{2}, {wraps}});
     if (n >= 4) grids.push_back({{2, 2}, {wraps, true}});
     if (n >= 4) grids.push_back({{2, 1, 2}, {true, wraps, false}});
@@ -283,26 +284,27 @@ TEST(Neighbours, ExchangeOnGridsOfAllKinds) {
 }
 
 TEST(Neighbours, SecondDerivatives) {
-  const Comm ring = mpi::Team::adopt(comm()->origin().cart({comm()->size()}, {true}));
+  const CommunicatorPtr ring = Communicator::adopt(comm()->origin().cart({comm()->size()}, {true}));
   const Tensor x = leaf(values({3}, rank()));
   const Tensors in = neighbour_exchange({x, x * 2}, ring);
   const Tensor loss = (in[0] * in[0] * in[0]).sum() + (in[1] * in[1] * in[1]).sum();
   const Tensor first = grad(loss, {x}, {}, true, /*create_graph=*/true)[0];
-  // x went to the one before, who cubed it; 2x to the one after: together x³ + 8x³.
+  // The previous neighbour cubes x, the next one 2x: together x³ + 8x³.
   expect_close(first, 27 * x.detach().pow(2));
   backward(first.sum());
   expect_close(x.grad(), 54 * x.detach());
 }
 
-TEST(Neighbours, WrongArguments) {
-  EXPECT_THROW(static_cast<void>(neighbour_exchange({}, comm())), std::exception) << "no grid";
-  const Comm ring = mpi::Team::adopt(comm()->origin().cart({comm()->size()}, {true}));
-  EXPECT_THROW(static_cast<void>(neighbour_exchange({values({3}, 1)}, ring)), std::exception) << "two sides";
+TEST(Neighbours, InvalidArgumentsThrow) {
+  EXPECT_THROW(static_cast<void>(neighbour_exchange({}, comm())), std::exception) << "not Cartesian";
+  const CommunicatorPtr ring = Communicator::adopt(comm()->origin().cart({comm()->size()}, {true}));
+  EXPECT_THROW(static_cast<void>(neighbour_exchange({values({3}, 1)}, ring)), std::exception)
+      << "one tensor for two sides";
   EXPECT_THROW(static_cast<void>(neighbour_exchange({values({3}, 1), Tensor()}, ring)), std::exception)
-      << "a missing one";
+      << "a missing tensor";
 }
 
-TEST(Barrier, NobodyLeavesBeforeAllHaveEntered) {
+TEST(Barrier, BlocksUntilAllRanksHaveCalledIt) {
   using Clock = std::chrono::steady_clock;
   barrier(comm());
   const auto start = Clock::now();
@@ -311,9 +313,9 @@ TEST(Barrier, NobodyLeavesBeforeAllHaveEntered) {
   EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(40));
 }
 
-// Collectives that return before they are done
+// Non-blocking collectives
 
-TEST(NonBlocking, AllReduce) {
+TEST(NonBlocking, AllReduceHasGradients) {
   const Tensor x = leaf(values({3}, rank()));
   Tensor sum = at::zeros({3}, at::kDouble);
   for (std::int64_t r = 0; r < size(); ++r) sum = sum + values({3}, r);
@@ -359,7 +361,7 @@ TEST(NonBlocking, SecondDerivatives) {
     backward(first.sum());
     expect_close(grad_of(x), second(x.detach()));
   };
-  // 3 n y² on every rank, and again: n · 6 n y.
+  // The first derivative is 3 n y² on every rank, the second n · 6 n y.
   check([](const Tensor& x) { return wait(iall_reduce(x, comm())); },
         [&](const Tensor& x) { return 6 * n * n * all_reduce(x, comm()); });
   check([](const Tensor& x) { return wait(iall_gather(x, comm())); }, [&](const Tensor& x) { return 6 * n * x; });
@@ -367,7 +369,7 @@ TEST(NonBlocking, SecondDerivatives) {
         [&](const Tensor& x) { return rank() == 0 ? 6 * n * x : at::zeros_like(x); });
 }
 
-TEST(NonBlocking, OthersMayComeBetweenStartAndWait) {
+TEST(NonBlocking, OtherOperationsMayRunBetweenStartAndWait) {
   const Tensor x = leaf(values({3}, rank()));
   const auto first = iall_reduce(x * 2, comm());
   const Tensor between = all_reduce(x * 3, comm());
@@ -379,7 +381,7 @@ TEST(NonBlocking, OthersMayComeBetweenStartAndWait) {
   expect_close(x.grad(), n * (4 * a.detach() + 8));
 }
 
-TEST(NonBlocking, NeverWaitedForTakesPartInBackward) {
+TEST(NonBlocking, OperationWithoutWaitTakesPartInBackward) {
   const Tensor x = leaf(values({3}, rank()));
   const auto a = iall_reduce(x, comm());
   const auto b = iall_gather(x, comm());
@@ -390,17 +392,17 @@ TEST(NonBlocking, NeverWaitedForTakesPartInBackward) {
   expect_works(comm());
 }
 
-TEST(NonBlocking, WaitedForByOneRankOnly) {
+TEST(NonBlocking, OneRankMayWaitAlone) {
   const Tensor x = leaf(values({3}, rank()));
   const auto pending = iall_reduce(x, comm());
-  // wait() is local in forward; in backward everybody takes part, with zeros where nobody waited.
+  // wait() is local in forward; in backward all ranks take part, with zeros if they did not wait.
   const Tensor loss = rank() == 0 ? wait(pending).sum() : x.sum() * 0;
   backward(loss);
   expect_close(x.grad(), constant(1));
   expect_works(comm());
 }
 
-TEST(NonBlocking, WaitedForInsideAnotherTape) {
+TEST(NonBlocking, GradientsFlowThroughAWaitInAnotherTape) {
   const Tensor x = leaf(values({3}, rank()));
   const auto pending = iall_reduce(x, comm());
   {
@@ -411,7 +413,7 @@ TEST(NonBlocking, WaitedForInsideAnotherTape) {
   Tape::current().reset();
 }
 
-TEST(NonBlocking, WithoutATape) {
+TEST(NonBlocking, WorksWithoutATape) {
   const TapeScope off(false);
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = wait(iall_reduce(wait(iall_gather(x, comm())), comm()));
@@ -419,7 +421,7 @@ TEST(NonBlocking, WithoutATape) {
   expect_close(x.grad(), constant(static_cast<double>(size() * size())));
 }
 
-TEST(NonBlocking, DroppedResultsAreNotWrittenIntoReusedMemory) {
+TEST(NonBlocking, DroppedOperationsKeepTheirMemory) {
   constexpr std::int64_t kElements = 1 << 18;
   barrier(comm());
   for (int round = 0; round < 5; ++round) {
@@ -428,17 +430,17 @@ TEST(NonBlocking, DroppedResultsAreNotWrittenIntoReusedMemory) {
       const auto dropped = iall_reduce(at::ones({kElements}), comm());
       const auto also_dropped = iall_gather(at::ones({kElements}), comm());
     }
-    // Of the dropped results' size: were their memory free already, this would be it.
+    // Of the same size: the pool would return the memory of the dropped results if it were free.
     const Tensor fresh = pooled_empty({kElements}, at::kFloat).fill_(7);
     const Tensor longer = pooled_empty({kElements * size()}, at::kFloat).fill_(7);
     barrier(comm());
-    while (mpi::Request::graveyard_size() > 0) std::this_thread::yield();
+    while (mpi::Request::abandoned_count() > 0) std::this_thread::yield();
     EXPECT_TRUE(fresh.eq(7).all().item<bool>());
     EXPECT_TRUE(longer.eq(7).all().item<bool>());
   }
 }
 
-TEST(NonBlocking, RefusesWhatItCannotDifferentiate) {
+TEST(NonBlocking, RejectsReductionsThatItCannotDifferentiate) {
   const Tensor x = leaf(values({3}, rank()));
   EXPECT_ANY_THROW(static_cast<void>(iall_reduce(x, comm(), ReduceOp::kMax)));
   expect_close(wait(iall_reduce(constant(static_cast<double>(rank())), comm(), ReduceOp::kMax)),

@@ -1,4 +1,4 @@
-// Results in reused memory: it is found again, outlives its pool, and does not grow.
+// Pooled results: memory is reused, survives an emptied pool, and does not grow.
 #include "weft/collective/pool.h"
 
 #include <ATen/ops/full.h>
@@ -27,7 +27,7 @@ class Pool : public testing::Test {
   void SetUp() override { empty_pool(); }
 };
 
-TEST_F(Pool, ATensorLikeAnyOther) {
+TEST_F(Pool, PooledTensorsBehaveLikeOthers) {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{7}, Shape{300, 50}}) {
     const Tensor x = pooled_empty(shape, at::kDouble);
     EXPECT_EQ(x.sizes(), at::IntArrayRef(shape));
@@ -42,11 +42,11 @@ TEST_F(Pool, MemoryIsAligned) {
   for (const std::int64_t bytes : {16'384, 16'385, 20'001, 100'003, 1'000'003}) {
     const Tensor x = pooled_empty({bytes}, at::kByte);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 64, 0U) << bytes;
-    x.fill_(1);  // to its last byte, for AddressSanitizer to look at
+    x.fill_(1);  // touches every byte for AddressSanitizer
   }
 }
 
-TEST_F(Pool, MemoryIsFoundAgain) {
+TEST_F(Pool, MemoryIsReused) {
   const auto before = pool_statistics();
   const void* first = pooled_empty({kFloats}, at::kFloat).const_data_ptr();
   const void* second = pooled_empty({kFloats}, at::kFloat).const_data_ptr();
@@ -58,7 +58,7 @@ TEST_F(Pool, MemoryIsFoundAgain) {
   EXPECT_EQ(after.hits - before.hits, 2);
 }
 
-TEST_F(Pool, LiveMemoryIsNotGivenTwice) {
+TEST_F(Pool, MemoryInUseIsNotReused) {
   const Tensor a = pooled_empty({kFloats}, at::kFloat).fill_(1);
   const Tensor part = a.narrow(0, 5, 10);
   const Tensor b = pooled_empty({kFloats}, at::kFloat).fill_(2);
@@ -66,7 +66,7 @@ TEST_F(Pool, LiveMemoryIsNotGivenTwice) {
   EXPECT_TRUE(b.eq(2).all().item<bool>());
 }
 
-TEST_F(Pool, AViewKeepsTheMemory) {
+TEST_F(Pool, ViewsKeepTheMemory) {
   Tensor part;
   {
     const Tensor whole = pooled_empty({kFloats}, at::kFloat).fill_(3);
@@ -81,7 +81,7 @@ TEST_F(Pool, StatisticsAddUp) {
   EXPECT_EQ(before.cached_bytes, 0);
   {
     const Tensor x = pooled_empty({kFloats}, at::kFloat);
-    const Tensor small = pooled_empty({16}, at::kFloat);  // not the pool's business
+    const Tensor small = pooled_empty({16}, at::kFloat);  // too small for the pool
     EXPECT_EQ(pool_statistics().live_bytes - before.live_bytes, kBytes);
     EXPECT_EQ(pool_statistics().cached_bytes, 0);
   }
@@ -91,7 +91,7 @@ TEST_F(Pool, StatisticsAddUp) {
   EXPECT_EQ(pool_statistics().cached_bytes, 0);
 }
 
-TEST_F(Pool, TensorsOutliveTheEmptiedPool) {
+TEST_F(Pool, TensorsSurviveAnEmptiedPool) {
   const Tensor x = pooled_empty({kFloats}, at::kFloat).fill_(5);
   empty_pool();
   EXPECT_TRUE(x.eq(5).all().item<bool>());
@@ -107,7 +107,7 @@ TEST_F(Pool, WasteIsAtMostAQuarter) {
   }
 }
 
-TEST_F(Pool, ResizingLeavesThePool) {
+TEST_F(Pool, ResizedTensorsLeaveThePool) {
   const Tensor x = pooled_empty({kFloats}, at::kFloat).fill_(6);
   x.resize_({4 * kFloats});
   x.narrow(0, kFloats, 3 * kFloats).fill_(7);
@@ -115,7 +115,7 @@ TEST_F(Pool, ResizingLeavesThePool) {
   EXPECT_EQ(pool_statistics().cached_bytes, kBytes);
 }
 
-TEST_F(Pool, ThreadsShareIt) {
+TEST_F(Pool, ThreadsShareThePool) {
   const auto before = pool_statistics().live_bytes;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -139,7 +139,7 @@ void pass(const Tensor& x) {
   backward((y * y).sum());
 }
 
-TEST_F(Pool, OperationsReuseIt) {
+TEST_F(Pool, OperationsReuseMemory) {
   const Tensor x = leaf(values({kFloats}, rank(), at::kFloat));
   for (int i = 0; i < 3; ++i) pass(x);
   const auto before = pool_statistics();
@@ -152,7 +152,7 @@ TEST_F(Pool, OperationsReuseIt) {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kPasses = 500;
-constexpr bool kMeasures = false;  // a sanitizer keeps freed memory aside
+constexpr bool kMeasures = false;  // sanitizers delay the reuse of freed memory
 #else
 constexpr int kPasses = 10'000;
 constexpr bool kMeasures = true;
@@ -165,8 +165,7 @@ std::int64_t resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// What leaks does so in most stretches (the first may fill what was free); malloc's arenas grow once, by megabytes,
-// whenever it suits them.
+// A leak grows in most intervals (the first may use free memory); malloc's arenas grow by megabytes once, at any time.
 void expect_no_growth(const std::function<void()>& pass, int passes) {
   for (int i = 0; i < passes / 10; ++i) pass();
   std::array<std::int64_t, 5> grown{};

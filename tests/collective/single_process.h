@@ -1,4 +1,4 @@
-// What the tests of collective/ share: tensors that any rank can make, and comparison with what one process computes.
+// Helpers of the collective tests: reproducible tensors and comparison with single-process results.
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -21,7 +21,7 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 using Shape = std::vector<std::int64_t>;
 
-// Reproducible values in [-1, 1], no two of them equal, another sequence for every seed. Any rank can make any rank's.
+// Distinct, reproducible values in [-1, 1] for each seed. A rank can create the values of every other rank.
 inline Tensor values(at::IntArrayRef shape, std::int64_t seed, at::ScalarType type = at::kDouble) {
   const std::int64_t count = c10::multiply_integers(shape);
   const auto wave = [&](double phase) {
@@ -34,20 +34,20 @@ inline Tensor values(at::IntArrayRef shape, std::int64_t seed, at::ScalarType ty
 
 inline Tensor leaf(const Tensor& x) { return x.detach().clone(at::MemoryFormat::Preserve).set_requires_grad(true); }
 
-// The real inner product, whose gradient by b is a for real and for complex tensors alike.
+// The real inner product; its gradient by b is a for real and complex tensors.
 inline Tensor real_dot(const Tensor& a, const Tensor& b) {
   const Tensor sum = a.conj().mul(b).sum();
   return sum.is_complex() ? at::real(sum) : sum;
 }
 
-// A loss whose first and second derivatives depend on y, with weights of each rank's own.
+// A loss whose first and second derivatives depend on y, with different weights on each rank.
 inline Tensor cubic_loss(const Tensor& y, std::int64_t rank) {
   return real_dot(values(y.sizes(), 100 + rank, y.scalar_type()), y * y * y);
 }
 
 inline Tensor grad_of(const Tensor& x) { return x.grad().defined() ? x.grad() : at::zeros_like(x); }
 
-// Types and shapes must be equal; values up to the tolerance, relative to the largest.
+// Expects equal types and shapes, and equal values up to the tolerance relative to the largest value.
 inline void expect_close(const Tensor& actual, const Tensor& expected, const std::string& what = "",
                          double tolerance = 1e-12) {
   ASSERT_TRUE(actual.defined()) << what;
@@ -61,22 +61,22 @@ inline void expect_close(const Tensor& actual, const Tensor& expected, const std
   EXPECT_LE((a - e).abs().max().item<double>(), tolerance * scale) << what << "\ngot\n" << a << "\nexpected\n" << e;
 }
 
-inline Comm comm() { return world(); }
+inline CommunicatorPtr comm() { return world(); }
 inline std::int64_t rank() { return world()->rank(); }
 inline std::int64_t size() { return world()->size(); }
 inline std::int64_t next() { return (rank() + 1) % size(); }
 inline std::int64_t previous() { return (rank() + size() - 1) % size(); }
 
-// The team can still do everything: after errors, every test ends with this.
-inline void expect_works(const Comm& team) {
+// Expects that the communicator is usable; tests of errors end with this check.
+inline void expect_works(const CommunicatorPtr& communicator) {
   const TapeScope tape;
-  const Tensor x = leaf(values({3}, team->rank()));
-  const Tensor y = all_reduce(x, team);
+  const Tensor x = leaf(values({3}, communicator->rank()));
+  const Tensor y = all_reduce(x, communicator);
   Tensor sum = at::zeros_like(y);
-  for (int r = 0; r < team->size(); ++r) sum = sum + values({3}, r);
-  expect_close(y, sum, "the team works");
+  for (int r = 0; r < communicator->size(); ++r) sum = sum + values({3}, r);
+  expect_close(y, sum, "the communicator works");
   backward(y.sum());
-  expect_close(x.grad(), at::zeros_like(x).add(team->size()), "the team works backward");
+  expect_close(x.grad(), at::zeros_like(x).add(communicator->size()), "the communicator works backward");
 }
 
 }  // namespace weft::collective

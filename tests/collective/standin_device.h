@@ -1,8 +1,7 @@
-// A device that every machine has, through PyTorch's PrivateUse1 hooks: "standin", on which computing is left to the
-// CPU.
+// The device "standin", implemented with PyTorch's PrivateUse1 hooks; the CPU computes for it. Available everywhere.
 //
-// Its memory is host memory in which every byte is scrambled, so whoever reads or writes it directly, without torch's
-// copies, gets wrong numbers. To be included by one translation unit.
+// Its memory is host memory with scrambled bytes: direct accesses that bypass torch's copies see wrong values. Include
+// it in one translation unit only.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
@@ -53,7 +52,7 @@ inline at::ScalarType bits_of(const Tensor& x) {
   }
 }
 
-// Device memory as it lies there, for the CPU to copy bits in and out.
+// The raw device memory, to copy bytes from and to the CPU.
 inline Tensor raw(const Tensor& x) {
   return at::from_blob(x.mutable_data_ptr(), x.sizes(), x.strides(), at::TensorOptions().dtype(bits_of(x)));
 }
@@ -129,7 +128,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 inline const bool registered = [] {
   c10::register_privateuse1_backend("standin");
   c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator);
-  at::RegisterPrivateUse1HooksInterface(new Hooks());  // torch keeps it for good
+  at::RegisterPrivateUse1HooksInterface(new Hooks());  // torch takes ownership
   return true;
 }();
 

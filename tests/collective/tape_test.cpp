@@ -1,5 +1,5 @@
-// The tape: backward performs all recorded communication on every rank, or says what it would have left out.
-#include "weft/collective/tape.h"
+// The tape: backward runs all recorded communication on every rank, or throws an error that names skipped operations.
+#include "weft/collective/autograd/tape.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -40,7 +40,7 @@ class TapeTest : public testing::Test {
 
 // Backward
 
-TEST_F(TapeTest, ResultsThatOnlyOneRankUses) {
+TEST_F(TapeTest, ResultMayBeUsedByOneRankOnly) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor used = all_reduce(x, comm());
   const Tensor unused = all_gather(x * 3, comm());
@@ -50,7 +50,7 @@ TEST_F(TapeTest, ResultsThatOnlyOneRankUses) {
   expect_close(x.grad(), constant(1 + (next() == 0 ? 2 : 0)));
 }
 
-TEST_F(TapeTest, RanksWithoutALoss) {
+TEST_F(TapeTest, RanksWithoutALossTakePartInBackward) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x * x, comm());
   const Tensor z = all_reduce(y * y, comm(), ReduceOp::kMax);
@@ -59,20 +59,20 @@ TEST_F(TapeTest, RanksWithoutALoss) {
   } else {
     backward(std::nullopt);
   }
-  // z is the same on all ranks, so each gets a share 1/n of the gradient of y², and every y hands it to every x.
+  // z is equal on all ranks, so each gets 1/n of the gradient of y², and every y passes it to every x.
   expect_close(x.grad(), 4 * x.detach() * y.detach());
 }
 
-TEST_F(TapeTest, LossThatDependsOnNothing) {
+TEST_F(TapeTest, LossMayBeIndependentOfCommunication) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = broadcast(x, comm());
   backward(rank() == 0 ? y.sum() : at::ones({}, at::kDouble));
   expect_close(x.grad(), constant(rank() == 0 ? 1 : 0));
-  backward(at::ones({}));  // nothing recorded: nothing happens
+  backward(at::ones({}));  // nothing is recorded, so backward does nothing
   backward(std::nullopt);
 }
 
-TEST_F(TapeTest, GradientForALossOfManyElements) {
+TEST_F(TapeTest, LossOfSeveralElementsRequiresAGradient) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm());
   EXPECT_THAT(text_of([&] { backward(y); }), HasSubstr("3 elements"));
@@ -82,14 +82,14 @@ TEST_F(TapeTest, GradientForALossOfManyElements) {
   expect_works(comm());
 }
 
-TEST_F(TapeTest, PlainBackwardThatReachesEverything) {
+TEST_F(TapeTest, PlainBackwardWorksIfItReachesAllOperations) {
   const Tensor x = leaf(values({3}, rank()));
   all_reduce(all_reduce(x, comm()) * 2, comm()).sum().backward();
   expect_close(x.grad(), constant(2 * n_ * n_));
   EXPECT_EQ(Tape::current().length(), 0);
 }
 
-TEST_F(TapeTest, PlainBackwardThatLeavesSomethingOutThrowsEverywhere) {
+TEST_F(TapeTest, PlainBackwardThatSkipsAnOperationThrowsOnAllRanks) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm());
   const Tensor unreached = all_gather(x, comm());
@@ -99,8 +99,8 @@ TEST_F(TapeTest, PlainBackwardThatLeavesSomethingOutThrowsEverywhere) {
   expect_works(comm());
 }
 
-TEST_F(TapeTest, OneRankThatLeavesSomethingOutIsHeardByTheOthers) {
-  if (size() == 1) GTEST_SKIP() << "needs a peer";
+TEST_F(TapeTest, OtherRanksThrowIfOneRankSkipsAnOperation) {
+  if (size() == 1) GTEST_SKIP() << "requires at least two ranks";
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm());
   const Tensor unreached = all_gather(x, comm());
@@ -116,12 +116,12 @@ TEST_F(TapeTest, OneRankThatLeavesSomethingOutIsHeardByTheOthers) {
       EXPECT_THAT(error.what(), HasSubstr("does not reach all_gather"));
     }
   }
-  EXPECT_EQ(Tape::current().length(), 0) << "a failed backward leaves a clean tape";
+  EXPECT_EQ(Tape::current().length(), 0) << "a failed backward empties the tape";
   expect_works(comm());
 }
 
-TEST_F(TapeTest, AnExceptionInBackwardOfOneRankReachesTheOthers) {
-  if (size() == 1) GTEST_SKIP() << "needs a peer";
+TEST_F(TapeTest, OtherRanksThrowIfBackwardOfOneRankThrows) {
+  if (size() == 1) GTEST_SKIP() << "requires at least two ranks";
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm());
   if (rank() == 0) {
@@ -140,7 +140,7 @@ TEST_F(TapeTest, AnExceptionInBackwardOfOneRankReachesTheOthers) {
   expect_works(comm());
 }
 
-TEST_F(TapeTest, BackwardTwiceWithRetainedGraph) {
+TEST_F(TapeTest, RetainedGraphAllowsASecondBackward) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm());
   const Tensor loss = (y * y).sum();
@@ -164,7 +164,7 @@ TEST_F(TapeTest, PrunedBackwardThrows) {
   expect_works(comm());
 }
 
-TEST_F(TapeTest, GradReturnsGradientsAndKeepsOutOfTheLeaves) {
+TEST_F(TapeTest, GradReturnsGradientsWithoutAccumulation) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor z = leaf(values({3}, 10 + rank()));
   const Tensor unrelated = leaf(values({2}, rank()));
@@ -185,14 +185,14 @@ TEST_F(TapeTest, GradOfAnIntermediateTensor) {
   expect_close(grad(y.sum(), {middle})[0], constant(n_));
 }
 
-TEST_F(TapeTest, GradRefusesInputsWithoutGradient) {
+TEST_F(TapeTest, GradRejectsInputsThatDoNotRequireGrad) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm());
   EXPECT_THAT(text_of([&] { static_cast<void>(grad(y.sum(), {values({3}, 1)})); }), HasSubstr("require grad"));
   expect_works(comm());
 }
 
-TEST_F(TapeTest, ThirdDerivative) {
+TEST_F(TapeTest, SupportsThirdDerivatives) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm(), ReduceOp::kMean);
   const Tensor first = grad((y * y * y * y).sum(), {x}, {}, true, true)[0];
@@ -205,13 +205,13 @@ TEST_F(TapeTest, ThirdDerivative) {
 
 // anchor
 
-TEST_F(TapeTest, AnchorMakesPlainBackwardPerformEverything) {
+TEST_F(TapeTest, PlainBackwardFromAnAnchorRunsAllOperations) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor y = all_reduce(x, comm());
   const Tensor unused = all_gather(x, comm());
   const Tensor loss = anchor(y.sum());
   expect_close(loss, y.sum().detach());
-  EXPECT_EQ(Tape::current().length(), 0) << "a new region begins";
+  EXPECT_EQ(Tape::current().length(), 0) << "anchor empties the tape";
   loss.backward();
   expect_close(x.grad(), constant(n_));
 }
@@ -220,22 +220,23 @@ TEST_F(TapeTest, AnchorsSeparateRegions) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor first = anchor(all_reduce(x, comm()).sum());
   const Tensor second = anchor(all_reduce(x * 3, comm()).sum());
-  second.backward();  // in either order
+  second.backward();  // the order does not matter
   expect_close(x.grad(), constant(3 * n_));
   first.backward();
   expect_close(x.grad(), constant(4 * n_));
 }
 
-TEST_F(TapeTest, AnchorWithoutCommunicationIsItsArgument) {
+TEST_F(TapeTest, AnchorWithoutCommunicationReturnsItsArgument) {
   const Tensor x = leaf(values({3}, rank()));
   EXPECT_TRUE(anchor(x).is_same(x));
-  EXPECT_THAT(text_of([] { static_cast<void>(anchor(at::zeros({2}, at::kLong))); }), HasSubstr("floating or complex"));
-  EXPECT_THAT(text_of([] { static_cast<void>(anchor(Tensor())); }), HasSubstr("floating or complex"));
+  EXPECT_THAT(text_of([] { static_cast<void>(anchor(at::zeros({2}, at::kLong))); }),
+              HasSubstr("floating-point or complex"));
+  EXPECT_THAT(text_of([] { static_cast<void>(anchor(Tensor())); }), HasSubstr("floating-point or complex"));
 }
 
 // Scopes
 
-TEST_F(TapeTest, ScopesHaveTapesOfTheirOwn) {
+TEST_F(TapeTest, ScopesHaveSeparateTapes) {
   const Tensor x = leaf(values({3}, rank()));
   const Tensor outer = all_reduce(x, comm());
   {
@@ -264,7 +265,7 @@ TEST_F(TapeTest, GradientsFlowOutOfAScope) {
   expect_close(x.grad(), 2 * n_ * n_ * outer.detach());
 }
 
-TEST_F(TapeTest, WithoutATapeDataOrdersCommunication) {
+TEST_F(TapeTest, WithoutATapeDataDependenciesOrderCommunication) {
   const Tensor x = leaf(values({3}, rank()));
   Tensor y;
   {
@@ -277,7 +278,7 @@ TEST_F(TapeTest, WithoutATapeDataOrdersCommunication) {
   expect_close(x.grad(), constant(2 * n_ * n_));
 }
 
-TEST_F(TapeTest, NoGradLeavesNoTrace) {
+TEST_F(TapeTest, NoGradRecordsNothing) {
   const at::NoGradGuard no_grad;
   const Tensor x = leaf(values({3}, rank()));
   EXPECT_FALSE(all_reduce(x, comm()).requires_grad());
@@ -290,13 +291,13 @@ using Weak = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
 Weak weak(const Tensor& x) { return Weak(x.getIntrusivePtr()); }
 
-TEST_F(TapeTest, TheGraphDiesWithBackward) {
+TEST_F(TapeTest, BackwardFreesTheGraph) {
   const Tensor x = leaf(values({3}, rank()));
   std::vector<Weak> watched;
   for (const auto op : {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax}) {
     Tensor middle = x * 2;
     Tensor y = all_reduce(middle * middle, comm(), op);
-    watched.push_back(weak(middle));  // saved by the product
+    watched.push_back(weak(middle));  // saved by mul
     watched.push_back(weak(y));       // saved by prod and max
     Tensor loss = (y * y).sum();
     backward(loss);
@@ -305,7 +306,7 @@ TEST_F(TapeTest, TheGraphDiesWithBackward) {
   for (std::size_t i = 0; i < watched.size(); ++i) EXPECT_TRUE(watched[i].expired()) << i;
 }
 
-TEST_F(TapeTest, TheGraphDiesWithAForgottenTape) {
+TEST_F(TapeTest, ResetFreesTheGraph) {
   const Tensor x = leaf(values({3}, rank()));
   std::vector<Weak> watched;
   {
@@ -313,12 +314,12 @@ TEST_F(TapeTest, TheGraphDiesWithAForgottenTape) {
     const Tensor y = all_reduce(middle * middle, comm(), ReduceOp::kProd);
     watched = {weak(middle), weak(y)};
   }
-  EXPECT_FALSE(watched[0].expired()) << "the tape keeps what backward would need";
+  EXPECT_FALSE(watched[0].expired()) << "the tape keeps tensors for backward";
   Tape::current().reset();
   for (const auto& tensor : watched) EXPECT_TRUE(tensor.expired());
 }
 
-TEST_F(TapeTest, TheGraphDiesWithASecondDerivative) {
+TEST_F(TapeTest, SecondDerivativesFreeTheGraph) {
   const Tensor x = leaf(values({3}, rank()));
   std::vector<Weak> watched;
   {
@@ -331,11 +332,11 @@ TEST_F(TapeTest, TheGraphDiesWithASecondDerivative) {
   for (std::size_t i = 0; i < watched.size(); ++i) EXPECT_TRUE(watched[i].expired()) << i;
 }
 
-// A team of one needs no messages, so long chains are cheap to make there.
+// A communicator of one rank sends no messages, so long chains are cheap.
 TEST_F(TapeTest, LongChainsNeedNoDeepStack) {
-  const Comm alone = mpi::Team::adopt(comm()->origin().split(comm()->rank(), 0));
+  const CommunicatorPtr alone = Communicator::adopt(comm()->origin().split(comm()->rank(), 0));
   const Tensor x = leaf(values({1}, rank()));
-  constexpr int kLength = 19'000;  // from 20,000 on the tape warns
+  constexpr int kLength = 19'000;  // the tape warns from 20,000 operations on
   const auto record_chain = [&] {
     Tensor y;
     for (int i = 0; i < kLength; ++i) y = all_reduce(x, alone);

@@ -1,7 +1,7 @@
-"""What the driver changes in PyTorch's distributed tests so that they run against ``weft``: the whole of it, as tables.
+"""All changes to PyTorch's distributed tests that let them run against ``weft``, as tables.
 
-gloo runs unpatched. Each table below is one change; ``markdown()`` prints them for the documentation, and a test whose
-limit PyTorch has changed since is an error here, never a silent skip.
+gloo runs unpatched. ``markdown()`` prints the tables for the documentation. If PyTorch changes the limit of a test, the
+driver fails instead of skipping the test silently.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 WEFT = "weft"
-SML = "sml"  # sums by a switch, weft behind it: the same tests are opened for it
+SML = "sml"  # runs the same tests as weft, its fallback
 OURS = (WEFT, SML)
 
 
 @dataclass(frozen=True)
 class NameList:
-    """A list of backend names in PyTorch's tests that ``weft`` joins."""
+    """A list of backend names in PyTorch's tests to which ``weft`` is added."""
 
     where: str
     why: str
@@ -31,7 +31,7 @@ class NameList:
 
 @dataclass(frozen=True)
 class Opening:
-    """Tests that PyTorch limits to backends by name; cleared of the skip whose reason starts with ``limit``."""
+    """Tests that PyTorch limits to certain backend names. The skip whose reason starts with ``limit`` is removed."""
 
     limit: str
     why: str
@@ -40,18 +40,18 @@ class Opening:
 
 @dataclass(frozen=True)
 class Renaming:
-    """A name that the listed tests see in place of ``weft`` while they run, and where they see it."""
+    """A backend name that the listed tests see instead of ``weft``, and the place where they see it."""
 
     where: str
     why: str
     tests: tuple[str, ...]
 
 
-# DistTestCases.backend_feature: PyTorch's own switchboard, with the features of gloo; "plugin" makes
-# require_backend_is_available() believe a name that is not built in.
+# Features in DistTestCases.backend_feature: those of gloo, and "plugin", which makes require_backend_is_available()
+# accept a name that is not built in.
 FEATURES = ("gpu", "cuda", "ddp", "subgroup", "plugin")
 
-# Lists of the module. Being in them makes the tests stricter: the operations must then appear in the profiler.
+# Lists of the module. They make the tests stricter: the operations must appear in the profiler.
 PROFILED = (
     "PROFILING_SUPPORTED_BACKENDS",
     "CUDA_PROFILING_SUPPORTED_BACKENDS",
@@ -61,11 +61,11 @@ PROFILED = (
 NAME_LISTS = (
     NameList(
         "`DistTestCases.backend_feature[...]` of " + ", ".join(f"`{name}`" for name in FEATURES),
-        "PyTorch's own table of who can do what; gloo is in the first four, names not built in need `plugin`",
+        "PyTorch's table of features; gloo has the first four, and backends that are not built in need `plugin`",
     ),
     NameList(
         ", ".join(f"`{name}`" for name in PROFILED),
-        "stricter: the profiler must then show `weft:all_reduce` and so on, with the shapes",
+        "stricter: the profiler must show `weft:all_reduce` etc. with shapes",
     ),
 )
 
@@ -105,12 +105,12 @@ OPENINGS = (
     ),
     Opening(
         limit="GLOO Batch Send Recv CPU",
-        why="nothing in them is gloo's",
+        why="the tests do not depend on gloo",
         tests=("test_batch_isend_irecv_gloo", "test_batch_isend_irecv_gloo_tags"),
     ),
     Opening(
         limit="NCCL Batch Send Recv Only",
-        why="the only one of nccl's that needs no GPU: it checks an argument",
+        why="the only nccl test that needs no GPU: it checks an argument",
         tests=("test_batch_isend_irecv_op_list_err",),
     ),
     Opening(
@@ -120,17 +120,17 @@ OPENINGS = (
     ),
     Opening(
         limit="Only Gloo and NCCL backends will have CUDA allReduce tested",
-        why="like gloo: run where there are GPUs",
+        why="like gloo: runs if there are GPUs",
         tests=("test_all_reduce_sum_cuda", "test_all_reduce_sum_cuda_async", "test_all_reduce_sum_cuda_complex"),
     ),
     Opening(
         limit="Only Gloo and Nccl backends support CUDA allReduce",
-        why="like gloo: run where there are GPUs",
+        why="like gloo: runs if there are GPUs",
         tests=("test_broadcast_cuda",),
     ),
     Opening(
         limit="Only Nccl & Gloo backend support DistributedDataParallel",
-        why="like gloo: run where there are GPUs",
+        why="like gloo: runs if there are GPUs",
         tests=("test_static_graph_multi_forward", "test_sync_bn_logged"),
     ),
     Opening(
@@ -146,7 +146,7 @@ OPENINGS = (
     ),
     Opening(
         limit="Test requires backend weft to be one of {'gloo'}",
-        why="nothing in them is gloo's, except in the name of some",
+        why="the tests do not depend on gloo",
         tests=(
             "test_all_reduce_coalesced_full_group_max",
             "test_all_reduce_coalesced_full_group_min",
@@ -171,10 +171,10 @@ OPENINGS = (
     ),
 )
 
-# The tests make a CPU model only `if BACKEND == "mpi" or BACKEND == "gloo"`.
+# The tests create a CPU model only `if BACKEND == "mpi" or BACKEND == "gloo"`.
 MODULE_NAME = Renaming(
-    where="the test module's `BACKEND` is `gloo` (the process group stays weft's)",
-    why="they build their CPU model only for the names `mpi` and `gloo`",
+    where="the test module's `BACKEND` is `gloo` (the process group remains weft's)",
+    why="the tests create their CPU model only for the names `mpi` and `gloo`",
     tests=(
         "test_accumulate_gradients_no_sync",
         "test_accumulate_gradients_no_sync_allreduce_hook",
@@ -183,10 +183,10 @@ MODULE_NAME = Renaming(
     ),
 )
 
-# dist.monitored_barrier refuses any other name before it asks the backend, which has the operation in its interface.
+# dist.monitored_barrier rejects other names before it calls the backend, whose interface has the operation.
 BARRIER_NAME = Renaming(
-    where="`dist.monitored_barrier` sees `gloo` from `get_backend` (the process group stays weft's)",
-    why="it refuses every other name before it calls the backend's own `monitoredBarrier`",
+    where="`dist.monitored_barrier` sees `gloo` from `get_backend` (the process group remains weft's)",
+    why="it rejects other names before it calls `monitoredBarrier` of the backend",
     tests=(
         "test_monitored_barrier_failure_order",
         "test_monitored_barrier_gloo",
@@ -195,10 +195,10 @@ BARRIER_NAME = Renaming(
     ),
 )
 
-# ProcessGroup::getBackendName(), which DDP logs, knows the built-in names only.
+# ProcessGroup::getBackendName(), which DDP logs, returns built-in names only.
 LOGGED_NAME = Renaming(
-    where="`dist.get_backend` says `custom`",
-    why="the test compares it with what DDP logged, and PyTorch's C++ logs `custom` for every backend not its own",
+    where="`dist.get_backend` returns `custom`",
+    why="the test compares it with DDP's log, which contains `custom` for every backend that is not built in",
     tests=("test_ddp_logging_data_cpu",),
 )
 
@@ -206,14 +206,14 @@ RENAMINGS = (MODULE_NAME, BARRIER_NAME, LOGGED_NAME)
 
 
 def prepare_features(backend: str, features: dict[str, set[str]]) -> None:
-    """Before PyTorch's test module is imported: its decorators read the table."""
+    """Adds the features. Call it before the import of PyTorch's test module, whose decorators read the table."""
     for name in FEATURES:
         features[name].add(backend)
 
 
 def prepare_module(backend: str, module: ModuleType, suite: type) -> None:
-    """After the import: the lists in the module, and the tests' limits. What `sml` leaves to the backend behind it is
-    in the profiler under that one's name, so it does not join those lists."""
+    """Extends the lists of the module and removes the limits of tests. Call it after the import. `sml` is not added to
+    the profiler lists, because operations of its fallback appear under the name of the fallback."""
     for name in PROFILED if backend == WEFT else ():
         getattr(module, name).append(backend)
     for opening in OPENINGS:
@@ -225,13 +225,13 @@ def open_test(suite: type, test: str, limit: str) -> None:
     function = getattr(suite, test)
     reason = getattr(function, "__unittest_skip_why__", None)
     if not getattr(function, "__unittest_skip__", False) or not str(reason).startswith(limit):
-        raise RuntimeError(f"{test} was expected to be skipped with '{limit}', found {reason!r}: mend the table")
+        raise RuntimeError(f"{test}: expected a skip with '{limit}', got {reason!r}; update OPENINGS")
     function.__unittest_skip__ = False
 
 
 @contextlib.contextmanager
 def renamed(module: ModuleType, test: str) -> Iterator[None]:
-    """While one test runs: the names that it must see in place of ``weft``."""
+    """Replaces the backend names that one test sees."""
     with contextlib.ExitStack() as stack:
         if test in MODULE_NAME.tests:
             stack.enter_context(mock.patch.object(module, "BACKEND", "gloo"))
@@ -243,7 +243,7 @@ def renamed(module: ModuleType, test: str) -> Iterator[None]:
 
 
 def renamed_backend(module: ModuleType, name: str) -> contextlib.AbstractContextManager[Any]:
-    """``get_backend`` as the module's own callers see it."""
+    """Patches ``get_backend`` of ``module``."""
     original = c10d.get_backend
 
     def get_backend(group: dist.ProcessGroup | None = None) -> str:
@@ -254,7 +254,7 @@ def renamed_backend(module: ModuleType, name: str) -> contextlib.AbstractContext
 
 
 def markdown() -> str:
-    """All of the above as two tables."""
+    """Returns the changes as two Markdown tables."""
     lines = ["| changed for weft | why |", "|---|---|"]
     lines += [f"| {row.where}: + `weft` | {row.why} |" for row in NAME_LISTS]
     lines += [f"| {row.where}, during {spelled(row.tests)} | {row.why} |" for row in RENAMINGS]

@@ -1,6 +1,6 @@
-"""The outcome of each test, on one rank and on all together, and the report of a run.
+"""Outcomes of tests and the report of a run.
 
-As a program it prints the skips of several runs (files that --json wrote) as one table of Markdown.
+As a program, prints the skips of several runs (files written by --json) as a Markdown table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 RESULTS = ("passed", "failed", "skipped")
 
-# PyTorch words the same reason in many ways: a pattern for each kind. What matches none is shown as it is.
+# PyTorch words the same reason in many ways: one pattern per kind. Other reasons are shown verbatim.
 SKIP_KINDS = {
     "needs GPUs: `Need at least N CUDA devices`, `CUDA is not available.`": r"Need at least|CUDA is not available",
     "nccl only, on CUDA tensors: `Only Nccl supports …`, `NCCL … Only`, `… one of {'nccl'}`, `Coalescing manager …`": (
@@ -27,7 +27,7 @@ SKIP_KINDS = {
     "fewer than 8 ranks: `Skipped due to small world size.`": r"Skipped due to small world size",
     "fewer than 4 ranks: `Test requires world size of 4`": r"Test requires world size of",
     "not exactly 4 ranks: `Test requires an exact world size of 4`": r"Test requires an exact world size of",
-    "switched off by PyTorch: the link of an issue, `Test is failing …`, `Skipped due to flakiness`": (
+    "disabled by PyTorch: a link to an issue, `Test is failing …`, `Skipped due to flakiness`": (
         r"https://|Test is failing|Skipped due to flakiness"
     ),
 }
@@ -35,17 +35,17 @@ SKIP_KINDS = {
 
 @dataclass
 class Outcome:
-    """Of one test: on one rank, or on all of them together."""
+    """Outcome of a test on one rank, or combined over all ranks."""
 
     name: str
     result: str  # passed, failed, skipped
-    reason: str = ""  # of a skip: PyTorch's; of a failure: the traceback
+    reason: str = ""  # PyTorch's reason of a skip, or the traceback of a failure
     seconds: float = 0.0
 
 
 @dataclass
 class Report:
-    """What rank 0 knows."""
+    """Combined outcomes of a run."""
 
     backend: str
     ranks: int
@@ -67,7 +67,7 @@ class Report:
 
 
 def combined(outcomes: list[Outcome]) -> Outcome:
-    """Passed if passed on all ranks, skipped if skipped on all, else failed."""
+    """Combines the outcomes of all ranks: passed or skipped if all ranks agree, otherwise failed."""
     name, seconds = outcomes[0].name, max(outcome.seconds for outcome in outcomes)
     results = {outcome.result for outcome in outcomes}
     if results == {"passed"}:
@@ -88,7 +88,7 @@ def skip_kind(reason: str) -> str:
 
 
 def skip_table(runs: list[dict[str, Any]]) -> str:
-    """Skips by kind of reason, a column a run."""
+    """Returns a table of skips by kind, one column per run."""
     counts: dict[str, list[int]] = {kind: [0] * len(runs) for kind in SKIP_KINDS}
     for column, run in enumerate(runs):
         for reason, count in run["skips"].items():
@@ -96,7 +96,7 @@ def skip_table(runs: list[dict[str, Any]]) -> str:
     head = [f"{run['backend']}, {run['ranks']} ranks" for run in runs]
     rows = [["skipped because", *head], ["---"] * (len(runs) + 1)]
     rows += [[kind, *map(str, row)] for kind, row in counts.items() if any(row)]
-    rows.append(["together", *(str(run["skipped"]) for run in runs)])
+    rows.append(["total", *(str(run["skipped"]) for run in runs)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -1,7 +1,7 @@
-"""Which of PyTorch's distributed tests stand for all of them: what `make test` runs, where the whole takes too long.
+"""The representative part of PyTorch's distributed tests, which `make test` runs.
 
-At least one of each feature that can run without a GPU, and of each way to ask for it (default group, group of all
-ranks, subgroup, asynchronous, complex numbers, profiled). Those that need 4 or 8 ranks skip themselves on fewer.
+It has at least one test per feature that works without a GPU, and per variant (default group, group of all ranks,
+subgroup, asynchronous, complex numbers, profiled). Tests that need 4 or 8 ranks skip themselves on fewer.
 """
 
 BY_FEATURE: dict[str, tuple[str, ...]] = {

@@ -1,10 +1,10 @@
-"""Runs PyTorch's own tests of torch.distributed (they come with its wheel) against a backend, on the ranks of mpirun.
+"""Runs PyTorch's tests of torch.distributed, which are in its wheel, against a backend under mpirun.
 
     scripts/mpirun -n 4 .venv/bin/python tests/conformance/distributed_suite.py --backend weft
 
-PyTorch's driver starts a process per rank for every test. Here the ranks come from mpirun, so each of them runs every
-test itself, in the same order, with a process group made and destroyed around each test and the results of all ranks
-collected on rank 0. What is changed in the tests for weft is in distributed_patches.py, and nowhere else.
+PyTorch's driver starts one process per rank for each test. Here mpirun starts the ranks, and each rank runs all tests
+in the same order, each in a new process group. Rank 0 collects the results. All changes to the tests are in
+distributed_patches.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WRONG_USE = 2
 
 
 class Ranks:
-    """This rank among the others, and what they tell each other outside the backend under test."""
+    """Rank, size, and messages between the ranks that do not use the backend under test."""
 
     def __init__(self, world: weft.Communicator) -> None:
         self.rank, self.size = world.rank, world.size
@@ -57,20 +57,20 @@ class Ranks:
         if self.rank > 0:
             self.store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False)
 
-    def tell(self, topic: str, text: str = "") -> None:
+    def publish(self, topic: str, text: str = "") -> None:
         self.store.set(f"{topic}/{self.rank}", text)
 
-    def hear(self, topic: str, rank: int, timeout: timedelta) -> str:
+    def read(self, topic: str, rank: int, timeout: timedelta) -> str:
         key = f"{topic}/{rank}"
         self.store.wait([key], timeout)
         return self.store.get(key).decode()
 
-    def hear_all(self, topic: str, timeout: timedelta) -> list[str]:
-        return [self.hear(topic, rank, timeout) for rank in range(self.size)]
+    def read_all(self, topic: str, timeout: timedelta) -> list[str]:
+        return [self.read(topic, rank, timeout) for rank in range(self.size)]
 
 
 class Driver:
-    """Runs tests one after the other, each in a fresh process group."""
+    """Runs tests in order, each in a new process group."""
 
     def __init__(self, options: argparse.Namespace, ranks: Ranks, folder: Path, terminal: Terminal) -> None:
         self.options = options
@@ -78,9 +78,9 @@ class Driver:
         self.folder = folder
         self.terminal = terminal
         self.report = Report(options.backend, ranks.size)
-        self.watch = Watch(ranks.rank, options.timeout, terminal, self.last_words)
+        self.watch = Watch(ranks.rank, options.timeout, terminal, self.report_hang)
         self.module, self.suite = load_suite(options.backend, ranks.size, folder)
-        # Longer than the watch, which has more to say than a wait that ends.
+        # Longer than the timeout of the watch, whose report is more detailed.
         self.patience = timedelta(seconds=options.timeout + 60)
 
     def run(self, tests: list[str]) -> None:
@@ -90,32 +90,32 @@ class Driver:
                 self.note(outcome)
 
     def static_skip(self, test: str) -> Outcome | None:
-        """A skip that was decided when the module was imported, and so is the same on every rank."""
+        """Returns a skip that was decided at import, which is the same on every rank; None otherwise."""
         function = getattr(self.suite, test)
         if not getattr(function, "__unittest_skip__", False):
             return None
         return Outcome(test, "skipped", function.__unittest_skip_why__)
 
     def run_on_all_ranks(self, test: str, folder: Path) -> Outcome:
-        """What happened on all ranks, known to rank 0 only; on the others what happened there."""
+        """Returns the combined outcome on rank 0, and the local outcome on other ranks."""
         print(f"==== {test}", flush=True)  # into this rank's log
         with self.watch.over(test), restored_environment():
             self.prepare(folder)
             start = time.monotonic()
             mine = self.run_here(test, folder)
-            # No rank tears its group down while another may still be communicating.
-            self.ranks.tell(f"{test}/ran")
+            # No rank destroys its group while another may still be communicating.
+            self.ranks.publish(f"{test}/ran")
             self.wait_for_others(f"{test}/ran")
             mine = self.leave_group(mine)
             mine.seconds = round(time.monotonic() - start, 2)
-            self.ranks.tell(f"{test}/outcome", json.dumps(asdict(mine)))
+            self.ranks.publish(f"{test}/outcome", json.dumps(asdict(mine)))
             if self.ranks.rank > 0:
                 return mine
             return combined([Outcome(**json.loads(text)) for text in self.wait_for_others(f"{test}/outcome")])
 
     def prepare(self, folder: Path) -> None:
-        """As new processes would begin, and the folders where the tests' file barrier and stores live."""
-        dist.set_debug_level_from_env()  # the environment is restored already, the level in C++ is not
+        """Resets state as in a new process, and creates the folders for the tests' file barrier and stores."""
+        dist.set_debug_level_from_env()  # restored_environment() does not reset the level in C++
         for name in ("barrier", "test_dir", "init_dir"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         os.environ["TEMP_DIR"] = str(folder)
@@ -151,7 +151,7 @@ class Driver:
         )
 
     def read_exit(self, test: str, end: SystemExit) -> Outcome:
-        """PyTorch's tests tell their parent process by the exit code why they skip."""
+        """Converts an exit code, which PyTorch's tests use to report skips."""
         for skip in self.module.TEST_SKIPS.values():
             if end.code == skip.exit_code:
                 return Outcome(test, "skipped", skip.message)
@@ -163,7 +163,7 @@ class Driver:
         try:
             if dist.is_initialized():
                 dist.destroy_process_group()
-            gc.collect()  # DDP's reducers lie in cycles, and hold on to their group
+            gc.collect()  # DDP's reducers are in reference cycles and own their group
         except Exception:
             trace = f"while the process group was destroyed:\n{traceback.format_exc()}"
             return Outcome(outcome.name, "failed", "\n".join(filter(None, [outcome.reason, trace])))
@@ -172,9 +172,9 @@ class Driver:
     def wait_for_others(self, topic: str) -> list[str]:
         texts = []
         for rank in range(self.ranks.size):
-            self.watch.waits(f"rank {rank}")
-            texts.append(self.ranks.hear(topic, rank, self.patience))
-        self.watch.waits("")
+            self.watch.waiting_for(f"rank {rank}")
+            texts.append(self.ranks.read(topic, rank, self.patience))
+        self.watch.waiting_for("")
         return texts
 
     def note(self, outcome: Outcome) -> None:
@@ -186,15 +186,15 @@ class Driver:
         elif self.options.verbose:
             self.terminal.say(f"pass {outcome.name} ({outcome.seconds} s)")
 
-    def last_words(self, test: str) -> None:
-        """Of a run that ends in a hang."""
+    def report_hang(self, test: str) -> None:
+        """Records a test that hung and prints the report."""
         if self.ranks.rank > 0:
             return
         self.report.tests.append(Outcome(test, "failed", "hung"))
         self.conclude()
 
     def conclude(self) -> int:
-        """On rank 0: the last lines, the file, and the exit status."""
+        """Prints the summary on rank 0, writes the JSON file, and returns the exit status."""
         if self.options.json:
             self.report.write(self.options.json)
         self.terminal.say("skips by reason:")
@@ -205,7 +205,7 @@ class Driver:
         if self.report.count("failed"):
             return 1
         if self.report.count("passed") < self.options.at_least:
-            self.terminal.say(f"expected at least {self.options.at_least} passed")
+            self.terminal.say(f"expected at least {self.options.at_least} tests to pass")
             return 1
         return 0
 
@@ -215,14 +215,14 @@ def patched_names(backend: str, module: ModuleType, test: str) -> contextlib.Abs
 
 
 def load_suite(backend: str, size: int, folder: Path) -> tuple[ModuleType, type]:
-    """PyTorch's module, which reads the environment as it is imported, and its tests as a class."""
+    """Returns PyTorch's module, which reads the environment during import, and the class of its tests."""
     os.environ.update(
         BACKEND=backend,
         WORLD_SIZE=str(size),
         TEMP_DIR=str(folder),
-        INIT_METHOD=f"file://{folder}/init",  # the module's decorators look at the scheme
-        TORCH_SHOW_CPP_STACKTRACES="1",  # as PyTorch's driver
-        PYTORCH_PRINT_REPRO_ON_FAILURE="0",  # it names a command that does not exist here
+        INIT_METHOD=f"file://{folder}/init",  # the decorators of the module check the scheme
+        TORCH_SHOW_CPP_STACKTRACES="1",  # like PyTorch's driver
+        PYTORCH_PRINT_REPRO_ON_FAILURE="0",  # the suggested command does not exist here
     )
     if backend in patches.OURS:
         from torch.testing._internal.common_distributed import DistTestCases
@@ -246,10 +246,10 @@ def selected(suite: type, select: str, only: str) -> list[str]:
 
 
 def shared_folder(ranks: Ranks) -> Path:
-    """The same on all ranks."""
+    """Returns the names of the tests, the same on all ranks."""
     if ranks.rank == 0:
-        ranks.tell("folder", tempfile.mkdtemp(prefix="distributed_suite."))
-    return Path(ranks.hear("folder", 0, timedelta(seconds=60)))
+        ranks.publish("folder", tempfile.mkdtemp(prefix="distributed_suite."))
+    return Path(ranks.read("folder", 0, timedelta(seconds=60)))
 
 
 def parse_options() -> argparse.Namespace:
@@ -260,25 +260,31 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome of each test")
     parser.add_argument("--ranks", type=int, metavar="N", help="fail unless there are N ranks")
     parser.add_argument("--at-least", type=int, metavar="N", default=1, help="fail unless N tests pass")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", default=180.0, help="of one test; then all end")
-    parser.add_argument("--verbose", action="store_true", help="name the tests that pass, too")
-    parser.add_argument("--patches", action="store_true", help="only print what is changed for weft, as Markdown")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        default=180.0,
+        help="time limit per test; the whole run ends when it is exceeded",
+    )
+    parser.add_argument("--verbose", action="store_true", help="also list the tests that pass")
+    parser.add_argument("--patches", action="store_true", help="print the changes for weft as Markdown and exit")
     return parser.parse_args()
 
 
 @contextlib.contextmanager
 def switch_for(backend: str, ranks: Ranks, folder: Path) -> Iterator[None]:
-    """While `sml` is tested: a switch by rank 0, which all ranks know."""
+    """Starts a switch on rank 0 and publishes its address to all ranks, if the backend is `sml`."""
     if backend != patches.SML:
         yield
         return
     sys.path.append(str(Path(__file__).parents[1] / "python"))
-    from switches import Switch
+    from sml.switches import Switch
 
     switch = Switch(folder) if ranks.rank == 0 else None
     if switch:
-        ranks.tell("switch", str(switch.control))
-    port = ranks.hear("switch", 0, timedelta(seconds=60))
+        ranks.publish("switch", str(switch.control))
+    port = ranks.read("switch", 0, timedelta(seconds=60))
     os.environ.update(WEFT_SML_CONTROLLER_IP="127.0.0.1", WEFT_SML_CONTROLLER_PORT=port)
     try:
         yield
@@ -308,22 +314,22 @@ def main() -> int:
     folder = shared_folder(ranks)
     terminal = Terminal(folder / f"rank{ranks.rank}.log")
     if ranks.rank == 0:
-        terminal.say(f"the tests' own output: {folder}/rank*.log")
+        terminal.say(f"output of the tests: {folder}/rank*.log")
     driver = Driver(options, ranks, folder, terminal)
     with switch_for(options.backend, ranks, folder):
         driver.run(selected(driver.suite, options.select, options.only))
     if ranks.rank == 0:
-        ranks.tell("status", str(driver.conclude()))
-    terminal.give_back()
+        ranks.publish("status", str(driver.conclude()))
+    terminal.restore()
     return leave(ranks, folder, driver.patience)
 
 
 def leave(ranks: Ranks, folder: Path, patience: timedelta) -> int:
-    """The status, the same on all ranks. Rank 0 holds the store, so it leaves last; the logs stay if a test failed."""
-    status = int(ranks.hear("status", 0, patience))
-    ranks.tell("done")
+    """Returns the status, the same on all ranks. Rank 0 owns the store and exits last. Failures keep the logs."""
+    status = int(ranks.read("status", 0, patience))
+    ranks.publish("done")
     if ranks.rank == 0:
-        ranks.hear_all("done", patience)
+        ranks.read_all("done", patience)
         if status == 0:
             shutil.rmtree(folder, ignore_errors=True)
     return status

@@ -1,4 +1,4 @@
-"""What keeps tests on several ranks in order: their output set aside, hangs ended, the environment restored."""
+"""Redirects the output of tests, ends hanging tests, and restores the environment."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-# How long the other ranks have to print what they know before one that gives up ends the job.
-LAST_WORDS_SECONDS = 3.0
-# A hang that holds the interpreter's lock silences the watching thread: faulthandler's needs no lock.
+# Time for the other ranks to print their reports before this rank ends the job.
+REPORT_SECONDS = 3.0
+# faulthandler also works if a hanging test holds the GIL, which blocks the watch thread.
 FAULTHANDLER_GRACE_SECONDS = 15.0
 HANG_STATUS = 3
 DRIVER_ERROR_STATUS = 4
 
 
 class Terminal:
-    """The driver's own output, while what the tests print goes to a file of each rank."""
+    """Output of the driver. The output of the tests goes to one file per rank."""
 
     def __init__(self, log: Path) -> None:
         self.out: TextIO = os.fdopen(os.dup(1), "w", buffering=1)
@@ -31,36 +31,36 @@ class Terminal:
         with log.open("a") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        # After a crash the file's last lines must be there.
+        # The last lines must be in the file after a crash.
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         faulthandler.enable(file=self.err)
-        sys.excepthook = self._end_by_exception
+        sys.excepthook = self._exit_on_exception
 
     def say(self, text: str) -> None:
         print(text, file=self.out, flush=True)
 
-    def give_back(self) -> None:
-        """When the tests are over: what the process says as it leaves is for the terminal."""
+    def restore(self) -> None:
+        """Redirects output to the terminal again, for messages during exit."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os.dup2(self.out.fileno(), 1)
         os.dup2(self.err.fileno(), 2)
 
-    def _end_by_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """The driver's own. Without the usual way out, which waits for the other ranks: mpirun then ends them."""
+    def _exit_on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Exits without MPI_Finalize, which would wait for the other ranks; mpirun then ends them."""
         traceback.print_exception(kind, error, trace, file=self.err)
         os._exit(DRIVER_ERROR_STATUS)
 
 
 class Watch:
-    """Ends the process where a test takes longer than ``seconds``, saying which test and where it stands."""
+    """Ends the process if a test takes longer than ``seconds``; prints the test and the stack."""
 
-    def __init__(self, rank: int, seconds: float, terminal: Terminal, last_words: Callable[[str], None]) -> None:
+    def __init__(self, rank: int, seconds: float, terminal: Terminal, report: Callable[[str], None]) -> None:
         self._rank = rank
         self._seconds = seconds
         self._terminal = terminal
-        self._last_words = last_words
+        self._report = report
         self._waiting_for = ""
         self._gave_up = threading.Event()
 
@@ -79,22 +79,22 @@ class Watch:
             timer.cancel()
             faulthandler.cancel_dump_traceback_later()
             if self._gave_up.is_set():
-                timer.join()  # it ends the process; going on would only mix more into its words
+                timer.join()  # the timer ends the process; more output would mix with its report
 
-    def waits(self, whom: str) -> None:
-        """This rank is done with the test, and now only waits."""
+    def waiting_for(self, whom: str) -> None:
+        """Records that this rank has finished the test and waits for another rank."""
         self._waiting_for = whom
 
     def _give_up(self, test: str) -> None:
         self._gave_up.set()
         err = self._terminal.err
         if self._waiting_for:
-            print(f"HANG {test}: rank {self._rank} is done and waits for {self._waiting_for}", file=err, flush=True)
+            print(f"HANG {test}: rank {self._rank} waits for {self._waiting_for}", file=err, flush=True)
         else:
-            print(f"HANG {test}: rank {self._rank} is in it for {self._seconds:.0f} s, at:", file=err, flush=True)
+            print(f"HANG {test}: rank {self._rank} hangs after {self._seconds:.0f} s at:", file=err, flush=True)
             faulthandler.dump_traceback(file=err)
-        self._last_words(test)
-        time.sleep(LAST_WORDS_SECONDS)
+        self._report(test)
+        time.sleep(REPORT_SECONDS)
         os._exit(HANG_STATUS)
 
 

@@ -1,4 +1,4 @@
-"""Another project's own tests: not part of this repository, run from a checkout that a variable names."""
+"""Runs the tests of another project from a checkout that an environment variable names."""
 
 import os
 import re
@@ -11,7 +11,7 @@ LAUNCHER = Path(__file__).parents[2] / "scripts" / "mpirun"
 
 
 def checkout(project: str, tests: Sequence[str] = ()) -> Path:
-    """The folder of its tests; ends the program if nobody named one (status 0), or if it lacks tests (status 1)."""
+    """Returns the folder of the tests. Exits with status 0 if the variable is unset, 1 if tests are missing."""
     variable = f"WEFT_{project.upper()}_SUITE"
     given = os.environ.get(variable, "")
     if not given:
@@ -20,18 +20,18 @@ def checkout(project: str, tests: Sequence[str] = ()) -> Path:
     folder = Path(given) / "tests"
     missing = [name for name in tests if not (folder / name).is_file()] if folder.is_dir() else ["tests"]
     if missing:
-        print(f"{variable}={given} does not hold {', '.join(missing)}")
+        print(f"{variable}={given}: {', '.join(missing)} not found")
         sys.exit(1)
     return folder
 
 
 def run(folder: Path, arguments: Sequence[str], ranks: int, tests: int) -> bool:
-    """Whether that many tests passed on every rank; prints the output if not."""
+    """Returns whether ``tests`` tests passed on every rank; prints the output otherwise."""
     command = [str(LAUNCHER), "-n", str(ranks), sys.executable, *arguments]
     try:
         job = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900, check=False)
     except subprocess.TimeoutExpired as error:
-        print(f"no end after {error.timeout} s")
+        print(f"timed out after {error.timeout} s")
         return False
     text = job.stdout + job.stderr
     ran = [int(count) for count in re.findall(r"Ran (\d+) tests? in", text)]

@@ -1,6 +1,6 @@
 """Runs mpi4torch's own test suite, unmodified, against the drop-in on 2, 3, 5 and 7 ranks.
 
-WEFT_MPI4TORCH_SUITE names the folder of a checkout that holds its ``tests`` folder.
+WEFT_MPI4TORCH_SUITE names a checkout that contains the ``tests`` folder.
 """
 
 import sys

@@ -1,7 +1,6 @@
 """Runs torchbraid's own tests, unmodified, against the drop-in on 1 and 3 ranks, as its own scripts do.
 
-WEFT_TORCHBRAID_SUITE names the folder of a checkout that holds its ``tests`` folder. The files about GRUs, mgopt and
-GPUs are left out.
+WEFT_TORCHBRAID_SUITE names a checkout that contains the ``tests`` folder. It omits the tests of GRUs, mgopt and GPUs.
 """
 
 import sys

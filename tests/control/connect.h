@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "weft/aggregation/socket_address.h"
+#include "weft/aggregation/transport/socket_address.h"
 
 namespace weft::control {
 

@@ -7,6 +7,7 @@
 
 #include "tests/control/connect.h"
 #include "tests/control/no_descriptors.h"
+#include "tests/eventually.h"
 #include "weft/control/status.h"
 
 namespace weft::control {
@@ -17,7 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
-constexpr std::size_t kPageBytes = std::size_t{48} << 20;  // more than the kernel keeps for a client that does not read
+constexpr std::size_t kPageBytes = std::size_t{48}
+                                   << 20;  // more than the kernel buffers for a client that does not read
 
 class Http : public ::testing::Test {
  protected:
@@ -42,11 +44,11 @@ class Http : public ::testing::Test {
     return rest(fd);
   }
 
-  Counters counters_;
+  EventCounters counters_;
   std::unique_ptr<HttpServer> server_;
 };
 
-TEST_F(Http, ServesItsPagesAndNothingElse) {
+TEST_F(Http, ServesOnlyItsPages) {
   start();
   EXPECT_THAT(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), EndsWith("\r\n\r\nweft 1\n"));
   EXPECT_THAT(ask("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200"));
@@ -57,28 +59,28 @@ TEST_F(Http, ServesItsPagesAndNothingElse) {
   EXPECT_EQ(counters_.of(Event::kHttpServed), 6U);
 }
 
-TEST_F(Http, ALargePageArrivesWhole) {
+TEST_F(Http, LargePagesArriveComplete) {
   start();
   const std::string text = ask("GET / HTTP/1.1\r\n\r\n");
   EXPECT_EQ(text.size() - text.find("\r\n\r\n") - 4, kPageBytes);
 }
 
-TEST_F(Http, AnEndlessHeaderIsRefused) {
+TEST_F(Http, EndlessHeadersAreRefused) {
   start({.request_bytes = 1000});
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(2000, 'x')), StartsWith("HTTP/1.1 431"));
   EXPECT_EQ(counters_.of(Event::kHttpDropped), 1U);
 }
 
 TEST_F(Http, SlowClientsAreDroppedAndOthersServed) {
-  start({.patience = 3s});  // the page alone takes a sanitizer a second
+  start({.timeout = 3s});  // with sanitizers, the page alone takes a second
   const int silent = connected();
-  const int unread = connected();  // asks for much and takes none of it
+  const int unread = connected();  // requests a large page and never reads it
   const int small = 4096;
   setsockopt(unread, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
   const std::string request = "GET / HTTP/1.1\r\n\r\n";
   ASSERT_GT(send(unread, request.data(), request.size(), 0), 0);
   EXPECT_THAT(ask("GET /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
-  EXPECT_EQ(rest(silent), "");  // ends when the server drops it
+  EXPECT_EQ(rest(silent), "");  // returns when the server drops the connection
   while (counters_.of(Event::kHttpDropped) < 2) std::this_thread::sleep_for(5ms);
   EXPECT_LT(rest(unread).size(), kPageBytes);
 }
@@ -87,16 +89,15 @@ TEST_F(Http, TooManyConnectionsAreDropped) {
   start({.connections = 2});
   const int a = connected();
   const int b = connected();
-  while (true) {  // until both are known to the server, a third may still be let in
-    const std::string text = rest(connected());
-    if (text.empty() && counters_.of(Event::kHttpDropped) > 0) break;
-  }
+  // Until the server has accepted both, it may accept a third.
+  const auto dropped = [&] { return rest(connected()).empty() && counters_.of(Event::kHttpDropped) > 0; };
+  eventually(dropped, "a dropped connection");
   close(a);
   close(b);
 }
 
-// The listener is readable all the time then: a loop that looks at it again at once would use up a core.
-TEST_F(Http, WithoutDescriptorsItWaitsAndThenServes) {
+// The listener stays readable then, so a loop without a pause would use a whole core.
+TEST_F(Http, WaitsForFreeDescriptorsAndThenServes) {
   start();
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   {
@@ -113,7 +114,7 @@ TEST_F(Http, WithoutDescriptorsItWaitsAndThenServes) {
   EXPECT_THAT(rest(fd), StartsWith("HTTP/1.1 200"));
 }
 
-Status status_with(const Counters& counters) {
+Status status_with(const EventCounters& counters) {
   Status status;
   status.counters = &counters;
   status.version = "1.2";
@@ -129,7 +130,7 @@ Status status_with(const Counters& counters) {
 }
 
 TEST(Metrics, AreInPrometheusFormat) {
-  Counters counters;
+  EventCounters counters;
   counters.add(Event::kRefusedWrongKey);
   const std::string text = metrics(status_with(counters));
   EXPECT_THAT(text, HasSubstr("# TYPE weft_switch_sums_total counter\n"
@@ -137,7 +138,7 @@ TEST(Metrics, AreInPrometheusFormat) {
   EXPECT_THAT(text, HasSubstr("weft_switch_control_events_total{event=\"wrong_key\"} 1\n"));
   EXPECT_THAT(text, HasSubstr(",cause=\"forged\"} 1\n"));
   EXPECT_THAT(text, EndsWith("\n"));
-  // Every family once.
+  // Each family appears once.
   std::size_t families = 0;
   for (auto at = text.find("# TYPE "); at != std::string::npos; at = text.find("# TYPE ", at + 1)) {
     const std::string line = text.substr(at, text.find('\n', at) - at);
@@ -148,7 +149,7 @@ TEST(Metrics, AreInPrometheusFormat) {
 }
 
 TEST(Page, ShowsJobsAndEscapesTheirNames) {
-  const Counters counters;
+  const EventCounters counters;
   const std::string text = page(status_with(counters));
   EXPECT_THAT(text, HasSubstr("a&quot;&lt;b&gt;"));
   EXPECT_THAT(text, Not(HasSubstr("<b>")));

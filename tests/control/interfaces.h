@@ -1,4 +1,4 @@
-// This machine's interfaces, as the kernel's files tell them.
+// Network interfaces of this machine, from /sys and /proc.
 #pragma once
 
 #include <ifaddrs.h>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "weft/aggregation/socket_address.h"
+#include "weft/aggregation/transport/socket_address.h"
 
 namespace weft::control::tests {
 
@@ -18,7 +18,7 @@ struct Interface {
   std::uint64_t mac = 0;
 };
 
-// "02:fc:00:00:00:01" as a number; 0 for anything else.
+// Parses an address such as 02:fc:00:00:00:01; returns 0 if the text is not one.
 inline std::uint64_t mac_of(const std::string& text) {
   unsigned octets[6] = {};
   if (std::sscanf(text.c_str(), "%x:%x:%x:%x:%x:%x", octets, octets + 1, octets + 2, octets + 3, octets + 4,
@@ -30,7 +30,7 @@ inline std::uint64_t mac_of(const std::string& text) {
   return mac;
 }
 
-// One that has both addresses.
+// An interface with both addresses.
 inline std::optional<Interface> any_interface() {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return std::nullopt;

@@ -13,12 +13,12 @@ namespace {
 
 class Listening : public ::testing::Test {
  protected:
-  Counters counters_;
+  EventCounters counters_;
   Listener listener_{{kLoopback, 0}, counters_};
   files::FileDescriptor client_{socket(AF_INET, SOCK_STREAM, 0)};
 };
 
-TEST_F(Listening, LetsInWhoKnocksAndNobodyElse) {
+TEST_F(Listening, AcceptsPendingConnections) {
   EXPECT_LT(listener_.accept().get(), 0);
   connect_to(client_.get(), listener_.port());
   EXPECT_GE(listener_.accept().get(), 0);
@@ -26,15 +26,15 @@ TEST_F(Listening, LetsInWhoKnocksAndNobodyElse) {
   EXPECT_EQ(counters_.of(Event::kNoDescriptors), 0U);
 }
 
-// Linux's accept() fails for want of a descriptor also when nobody is there: that is nothing to count or to pause for.
-TEST_F(Listening, WithoutDescriptorsNobodyIsNotCounted) {
+// Linux's accept() fails without free descriptors even if no connection is pending. This must not count or pause.
+TEST_F(Listening, WithoutDescriptorsAndConnectionsNothingIsCounted) {
   const NoDescriptors all_taken;
   EXPECT_LT(listener_.accept().get(), 0);
   EXPECT_EQ(counters_.of(Event::kNoDescriptors), 0U);
   EXPECT_GE(listener_.watched(), 0);
 }
 
-TEST_F(Listening, WhoKnocksWithoutDescriptorsIsLetInAfterAPause) {
+TEST_F(Listening, WithoutDescriptorsConnectionsAreAcceptedAfterAPause) {
   {
     const NoDescriptors all_taken;
     connect_to(client_.get(), listener_.port());

@@ -1,4 +1,4 @@
-// A process without a descriptor left, until this goes.
+// Uses up all file descriptors of the process during the lifetime of the object.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class NoDescriptors {
     EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
     take_all();
   }
-  // Also those that gRPC's threads have given back since.
+  // Includes descriptors that gRPC's threads have closed meanwhile.
   void take_all() {
     for (int fd = 0; (fd = dup(STDERR_FILENO)) >= 0;) taken_.emplace_back(fd);
     EXPECT_EQ(errno, EMFILE);
@@ -31,7 +31,7 @@ class NoDescriptors {
   NoDescriptors& operator=(const NoDescriptors&) = delete;
 
  private:
-  static constexpr rlim_t kFew = 64;  // a lower limit than what is open is not an error: nothing more can be opened
+  static constexpr rlim_t kFew = 64;  // the limit may be below the number of open descriptors: no more can be opened
   rlimit usual_{};
   std::vector<files::FileDescriptor> taken_;
 };

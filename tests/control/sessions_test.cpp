@@ -1,4 +1,4 @@
-// Who gets a place at a switch that has few of them.
+// Allocation and eviction of sessions when resources are scarce.
 #include "weft/control/sessions.h"
 
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 constexpr auto kIdleAtOnce = aggregation::Duration(1);
 constexpr auto kNeverIdle = aggregation::Duration(1h);
 
-SetUp request(std::uint64_t session, int slots = 4, const JobKey* key = nullptr) {
-  SetUp request;
+SessionRequest request(std::uint64_t session, int slots = 4, const JobKey* key = nullptr) {
+  SessionRequest request;
   request.job = "a";
   request.session = session;
   request.workers = 2;
@@ -40,8 +40,8 @@ std::size_t evicted(const std::variant<Placed, Refused>& answer) {
   return std::holds_alternative<Placed>(answer) ? std::get<Placed>(answer).evicted : 0;
 }
 
-TEST(Sessions, TheOneIdleLongestMakesRoomForAnother) {
-  for (const auto& few : {limits(2, 100), limits(100, 8)}) {  // of sessions; of slots
+TEST(Sessions, EvictsTheLongestIdleSession) {
+  for (const auto& few : {limits(2, 100), limits(100, 8)}) {  // limited sessions; limited slots
     aggregation::Jobs jobs(few, 42);
     Sessions sessions(jobs, kIdleAtOnce);
     EXPECT_EQ(evicted(sessions.join(request(1))), 0U);
@@ -52,12 +52,12 @@ TEST(Sessions, TheOneIdleLongestMakesRoomForAnother) {
     EXPECT_FALSE(jobs.admission(1).has_value());
     EXPECT_TRUE(jobs.admission(2).has_value());
     std::this_thread::sleep_for(2ms);
-    EXPECT_EQ(evicted(sessions.join(request(1))), 1U);  // who was sent away comes back
+    EXPECT_EQ(evicted(sessions.join(request(1))), 1U);  // the evicted session rejoins
     EXPECT_FALSE(jobs.admission(2).has_value());
   }
 }
 
-TEST(Sessions, LiveOnesAreLeftAloneAndWantOfRoomIsToldApart) {
+TEST(Sessions, DoesNotEvictLiveSessions) {
   aggregation::Jobs jobs(limits(2, 100), 42);
   Sessions sessions(jobs, kNeverIdle);
   EXPECT_EQ(evicted(sessions.join(request(1))) + evicted(sessions.join(request(2))), 0U);
@@ -71,19 +71,19 @@ TEST(Sessions, LiveOnesAreLeftAloneAndWantOfRoomIsToldApart) {
   EXPECT_FALSE(std::get<Refused>(wrong).no_room);
 }
 
-TEST(Sessions, NobodyIsSentAwayInVain) {
+TEST(Sessions, DoesNotEvictIfThatWouldNotSuffice) {
   aggregation::Jobs jobs(limits(10, 8), 42);
   Sessions sessions(jobs, kIdleAtOnce);
   EXPECT_EQ(evicted(sessions.join(request(1))), 0U);
   std::this_thread::sleep_for(2ms);
-  EXPECT_TRUE(std::holds_alternative<Refused>(sessions.join(request(2, 9))));  // more than there are
+  EXPECT_TRUE(std::holds_alternative<Refused>(sessions.join(request(2, 9))));  // more slots than exist
   auto odd = request(3, 8);
   odd.packet_elements = 65;
   EXPECT_TRUE(std::holds_alternative<Refused>(sessions.join(odd)));
   EXPECT_TRUE(jobs.admission(1).has_value());
 }
 
-TEST(Sessions, AJobsShareIsMadeRoomInToo) {
+TEST(Sessions, EvictsWithinAJobsQuota) {
   const JobKey key{"secret", 6, 0};
   aggregation::Jobs jobs(limits(10, 100), 42);
   Sessions sessions(jobs, kIdleAtOnce);
@@ -96,11 +96,11 @@ TEST(Sessions, AJobsShareIsMadeRoomInToo) {
   const auto refused = full.join(request(2, 6, &key));
   ASSERT_TRUE(std::holds_alternative<Refused>(refused));
   EXPECT_TRUE(std::get<Refused>(refused).no_room);
-  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("has all of its 6 slots"));
+  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("uses all of its 6 slots"));
 }
 
-// A job with many small sessions would take all of them, and its slots would not tell.
-TEST(Sessions, AJobsShareIsOfSessionsToo) {
+// A job with many small sessions could take all sessions within its slot quota.
+TEST(Sessions, LimitsTheSessionsOfAJob) {
   const JobKey key{"secret", 64, 3, 0};
   aggregation::Jobs jobs(limits(4, 100), 42);
   Sessions sessions(jobs, kNeverIdle);
@@ -110,14 +110,14 @@ TEST(Sessions, AJobsShareIsOfSessionsToo) {
   const auto refused = sessions.join(request(4, 1, &key));
   ASSERT_TRUE(std::holds_alternative<Refused>(refused));
   EXPECT_TRUE(std::get<Refused>(refused).no_room);
-  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("has all of its 3 sessions"));
+  EXPECT_THAT(std::get<Refused>(refused).reason, HasSubstr("uses all of its 3 sessions"));
   const JobKey other{"another", 64, 3, 0};
   auto theirs = request(5, 1, &other);
   theirs.job = "b";
   EXPECT_EQ(evicted(sessions.join(theirs)), 0U);
 }
 
-TEST(Sessions, RoomIsMadeInMemoryToo) {
+TEST(Sessions, EvictsForMemory) {
   auto few = limits(10, 1000);
   few.bytes = 20'000;  // two slots of 256 elements for each of four sessions
   aggregation::Jobs jobs(few, 42);

@@ -1,5 +1,4 @@
-// The order of batches: every image once, the same on any number of ranks, and shards that own the same images for
-// good.
+// Batch orders: every image once, independent of the number of ranks, and a fixed set of images per shard.
 #include "weft/data/batch_order.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +34,7 @@ std::vector<Numbers> whole_epoch(const BatchOrder& order, std::int64_t epoch) {
   return order.epoch(epoch, order.lanes(1, 0));
 }
 
-TEST(BatchOrder, EveryImageOnce) {
+TEST(BatchOrder, ContainsEveryImageOnce) {
   for (const std::int64_t count : {0, 1, 2, 9, 10, 11, 57}) {
     for (const bool shuffle : {false, true}) {
       const BatchOrder order(count, {.size = 10, .seed = 3, .shuffle = shuffle});
@@ -46,7 +45,7 @@ TEST(BatchOrder, EveryImageOnce) {
   }
 }
 
-TEST(BatchOrder, SizesAndTheLastBatch) {
+TEST(BatchOrder, LastBatchIsSmallerOrDropped) {
   const BatchOrder all(23, {.size = 10});
   EXPECT_EQ(all.batches(), 3);
   EXPECT_EQ(all.batch_size(0), 10);
@@ -59,13 +58,13 @@ TEST(BatchOrder, SizesAndTheLastBatch) {
   EXPECT_EQ(BatchOrder(3, {.size = 10, .drop_last = true}).batches(), 0);
 }
 
-TEST(BatchOrder, UnshuffledAsTheyCome) {
+TEST(BatchOrder, KeepsTheOrderWithoutShuffling) {
   const BatchOrder order(7, {.size = 3, .shuffle = false});
   EXPECT_THAT(whole_epoch(order, 5), ElementsAre(Numbers{0, 1, 2}, Numbers{3, 4, 5}, Numbers{6}));
 }
 
-// The parts of any number of ranks, one after the other, are the batch of one rank.
-TEST(BatchOrder, TheSameBatchesOnAnyNumberOfRanks) {
+// The concatenated parts of any number of ranks equal the batch of one rank.
+TEST(BatchOrder, DoesNotDependOnTheNumberOfRanks) {
   for (const std::int64_t count : {0, 5, 57, 100}) {
     const BatchOrder order(count, {.size = 10, .seed = 8});
     for (const std::int64_t ranks : {1, 2, 3, 4, 10, 13}) {
@@ -83,7 +82,7 @@ TEST(BatchOrder, TheSameBatchesOnAnyNumberOfRanks) {
   }
 }
 
-TEST(BatchOrder, ARankOwnsTheSameImagesInEveryEpoch) {
+TEST(BatchOrder, RankOwnsTheSameImagesInEveryEpoch) {
   const BatchOrder order(103, {.size = 10, .seed = 1});
   std::size_t most = 0;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
@@ -96,7 +95,7 @@ TEST(BatchOrder, ARankOwnsTheSameImagesInEveryEpoch) {
   EXPECT_LE(most, 33U);  // three lanes of ten, each of ten or eleven images
 }
 
-TEST(BatchOrder, AnotherOrderInEachEpochAndForEachSeed) {
+TEST(BatchOrder, DiffersBetweenEpochsAndSeeds) {
   std::set<std::vector<Numbers>> seen;
   for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     const BatchOrder order(200, {.size = 10, .seed = seed});
@@ -105,8 +104,8 @@ TEST(BatchOrder, AnotherOrderInEachEpochAndForEachSeed) {
   EXPECT_EQ(seen.size(), 80U);
 }
 
-// python/weft/_batch_order.py draws the same; tests/python/data_test.py has these numbers too.
-TEST(BatchOrder, AsInPython) {
+// tests/python/data/data_test.py expects the same numbers.
+TEST(BatchOrder, MatchesRecordedOrders) {
   const BatchOrder one(10, {.size = 3, .seed = 7});
   EXPECT_THAT(whole_epoch(one, 2), ElementsAre(Numbers{9, 2, 0}, Numbers{3, 8, 6}, Numbers{4, 7, 5}, Numbers{1}));
   const BatchOrder two(11, {.size = 4, .seed = ~std::uint64_t{0}});
@@ -115,8 +114,9 @@ TEST(BatchOrder, AsInPython) {
   EXPECT_THAT(sample(30, 20, 5), ElementsAre(0, 5, 12, 19, 23, 26));
 }
 
-// Chi-square of how often each image is in the first batch; 99 degrees of freedom, 159 is beyond 0.9999.
-TEST(BatchOrder, ImagesAreInAnyBatchAlike) {
+// Chi-square test of how often each image is in the first batch (99 degrees of freedom; 159 exceeds the 0.9999
+// quantile).
+TEST(BatchOrder, DistributesImagesUniformly) {
   std::map<std::int64_t, int> times;
   constexpr int kEpochs = 4000;
   const BatchOrder order(100, {.size = 10, .seed = 5});
@@ -129,23 +129,25 @@ TEST(BatchOrder, ImagesAreInAnyBatchAlike) {
   EXPECT_LT(chi, 159);
 }
 
-TEST(BatchOrder, ArgumentsThatMakeNoSense) {
+TEST(BatchOrder, RejectsInvalidArguments) {
   EXPECT_THROW(BatchOrder(-1, {}), std::invalid_argument);
   EXPECT_THROW(BatchOrder(10, {.size = 0}), std::invalid_argument);
   EXPECT_THROW((void)BatchOrder(10, {}).epoch(-1, {0, 10}), std::invalid_argument);
   EXPECT_THROW((void)BatchOrder(10, {}).lanes(3, 3), std::invalid_argument);
+  EXPECT_THROW((void)BatchOrder(10, {}).epoch(0, {-1, 10}), std::invalid_argument);
+  EXPECT_THROW((void)BatchOrder(10, {.size = 4}).owned({0, 5}), std::invalid_argument);
 }
 
-TEST(Sample, PercentAndFraction) {
+TEST(Sample, AcceptsPercentagesAndFractions) {
   for (const auto& [percent, expected] : std::map<double, std::size_t>{
            {100, 5000}, {10, 500}, {0.1, 500}, {1, 50}, {0.999, 4995}, {29, 1450}, {0.29, 1450}, {50.5, 2525}}) {
     EXPECT_EQ(sample(5000, percent, 0).size(), expected) << percent;
   }
-  EXPECT_EQ(sample(3, 1, 0).size(), 1U);  // a set with images never gives none
+  EXPECT_EQ(sample(3, 1, 0).size(), 1U);  // a sample of a non-empty set is never empty
   EXPECT_TRUE(sample(0, 50, 0).empty());
 }
 
-TEST(Sample, AscendingDistinctAndBySeed) {
+TEST(Sample, IsAscendingDistinctAndDependsOnTheSeed) {
   const auto one = sample(1000, 10, 7);
   EXPECT_TRUE(std::is_sorted(one.begin(), one.end()));
   EXPECT_EQ(std::set<std::int64_t>(one.begin(), one.end()).size(), 100U);
@@ -153,14 +155,14 @@ TEST(Sample, AscendingDistinctAndBySeed) {
   EXPECT_NE(sample(1000, 10, 8), one);
 }
 
-TEST(Sample, WhatIsNoPercentage) {
+TEST(Sample, RejectsInvalidPercentages) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double percent : {0.0, -1.0, 100.5, nan, std::numeric_limits<double>::infinity()}) {
     EXPECT_THROW((void)sample(10, percent, 0), std::invalid_argument) << percent;
   }
 }
 
-TEST(RandomStream, UniformAndNormalMoments) {
+TEST(RandomStream, HasUniformAndNormalMoments) {
   RandomStream random(3, {1, 2});
   double sum = 0, square = 0, normal = 0, normal_square = 0;
   constexpr int kDraws = 200'000;

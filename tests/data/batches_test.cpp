@@ -1,4 +1,4 @@
-// Shuffled mini-batches: every item once, reproducible, another order in each epoch and for each seed.
+// Shuffled mini-batches: every item once, reproducible, different between epochs and seeds.
 #include "weft/data/batches.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -6,12 +6,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
-#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 #include <string>
 
 #include "weft/data/images.h"
@@ -30,7 +30,7 @@ std::vector<std::int64_t> order(std::int64_t count, std::int64_t epoch, std::uin
   return {all.const_data_ptr<std::int64_t>(), all.const_data_ptr<std::int64_t>() + all.numel()};
 }
 
-TEST(Batches, EveryItemOnce) {
+TEST(Batches, ContainEveryItemOnce) {
   for (const std::int64_t count : {1, 2, 49, 50, 51, 1003}) {
     auto numbers = order(count, 0, 5);
     std::sort(numbers.begin(), numbers.end());
@@ -39,7 +39,7 @@ TEST(Batches, EveryItemOnce) {
   }
 }
 
-TEST(Batches, Sizes) {
+TEST(Batches, HaveTheRequestedSizes) {
   using testing::ElementsAre;
   using testing::IsEmpty;
   EXPECT_THAT(sizes(shuffled_batches(10, 0, {.size = 4})), ElementsAre(4, 4, 2));
@@ -50,9 +50,9 @@ TEST(Batches, Sizes) {
   EXPECT_THAT(shuffled_batches(0, 0), IsEmpty());
 }
 
-TEST(Batches, TheSameAgain) { EXPECT_EQ(order(1000, 3, 42), order(1000, 3, 42)); }
+TEST(Batches, AreReproducible) { EXPECT_EQ(order(1000, 3, 42), order(1000, 3, 42)); }
 
-TEST(Batches, AnotherOrderInEachEpochAndForEachSeed) {
+TEST(Batches, DifferBetweenEpochsAndSeeds) {
   std::set<std::vector<std::int64_t>> seen;
   const std::vector<std::uint64_t> seeds{0, 1, 2, 3, std::uint64_t{1} << 32, std::uint64_t{1} << 63, ~std::uint64_t{0}};
   for (const std::uint64_t seed : seeds) {
@@ -61,14 +61,14 @@ TEST(Batches, AnotherOrderInEachEpochAndForEachSeed) {
   EXPECT_EQ(seen.size(), seeds.size() * 20);
 }
 
-// python/weft/data.py draws the same; tests/python/data_test.py has these numbers too.
-TEST(Batches, AsInPython) {
+// tests/python/data/data_test.py expects the same numbers.
+TEST(Batches, MatchRecordedOrders) {
   EXPECT_EQ(order(10, 0, 0), (std::vector<std::int64_t>{4, 1, 7, 5, 3, 9, 0, 8, 6, 2}));
   EXPECT_EQ(order(10, 2, 7), (std::vector<std::int64_t>{8, 7, 3, 2, 5, 1, 6, 4, 9, 0}));
   EXPECT_EQ(order(10, 1, ~std::uint64_t{0}), (std::vector<std::int64_t>{5, 2, 9, 6, 0, 3, 1, 8, 7, 4}));
 }
 
-TEST(Batches, TheUsersRandomNumbersAreLeftAlone) {
+TEST(Batches, DoNotUseTheGlobalRandomState) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_current_seed(11);
   const at::Tensor expected = at::rand({5});
@@ -77,8 +77,7 @@ TEST(Batches, TheUsersRandomNumbersAreLeftAlone) {
   EXPECT_TRUE(at::equal(at::rand({5}), expected));
 }
 
-// A batch is made before it is cut: the ranks' parts together are the batch, however many there are.
-TEST(Batches, ShardsMakeTheSameBatchOnAnyNumberOfRanks) {
+TEST(Batches, ShardsConcatenateToTheBatch) {
   for (const auto& batch : shuffled_batches(23, 1, {.size = 10, .seed = 3})) {
     for (const std::int64_t ranks : {1, 2, 3, 4, 12}) {
       std::vector<at::Tensor> parts;
@@ -88,10 +87,10 @@ TEST(Batches, ShardsMakeTheSameBatchOnAnyNumberOfRanks) {
   }
 }
 
-TEST(Batches, ArgumentsThatMakeNoSense) {
-  EXPECT_THROW((void)shuffled_batches(-1, 0), c10::Error);
-  EXPECT_THROW((void)shuffled_batches(10, -1), c10::Error);
-  EXPECT_THROW((void)shuffled_batches(10, 0, {.size = 0}), c10::Error);
+TEST(Batches, RejectInvalidArguments) {
+  EXPECT_THROW((void)shuffled_batches(-1, 0), std::invalid_argument);
+  EXPECT_THROW((void)shuffled_batches(10, -1), std::invalid_argument);
+  EXPECT_THROW((void)shuffled_batches(10, 0, {.size = 0}), std::invalid_argument);
 }
 
 }  // namespace

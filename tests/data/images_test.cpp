@@ -1,4 +1,4 @@
-// CIFAR-10 records, MNIST's folder, and what makes images and labels fit.
+// CIFAR-10 records, MNIST's folder, and operations on labelled images.
 #include "weft/data/images.h"
 
 #include <ATen/ops/arange.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "tests/data/temporary_folder.h"
+#include "tests/data/data_file_test.h"
 #include "weft/data/cifar.h"
 #include "weft/data/idx_images.h"
 #include "weft/data/known_sets.h"
@@ -30,7 +30,8 @@ Bytes cifar_record(std::uint8_t label, std::uint8_t red, std::uint8_t green, std
   return record;
 }
 
-class ScopedData {  // the environment variable, and what it was before
+// Sets WEFT_DATA and restores it afterwards.
+class ScopedData {
  public:
   explicit ScopedData(const char* value) {
     if (const char* old = std::getenv("WEFT_DATA")) before_ = old;
@@ -45,9 +46,9 @@ class ScopedData {  // the environment variable, and what it was before
   std::optional<std::string> before_;
 };
 
-using Cifar = TemporaryFolder;
+using Cifar = DataFileTest;
 
-TEST_F(Cifar, LabelThenPlanes) {
+TEST_F(Cifar, ReadsLabelsAndPlanes) {
   Bytes bytes = cifar_record(3, 10, 20, 30);
   Bytes second = cifar_record(9, 40, 50, 60);
   second[1 + 2 * kPlane + 5 * 32 + 7] = 61;  // blue, row 5, column 7
@@ -64,19 +65,19 @@ TEST_F(Cifar, LabelThenPlanes) {
   EXPECT_EQ(data.images[1].to(at::kLong).sum().item<std::int64_t>(), 1024 * 150 + 1);
 }
 
-TEST_F(Cifar, NotRecords) {
+TEST_F(Cifar, RejectsInvalidRecords) {
   const auto error = [&](const Bytes& bytes) { return data_error([&] { (void)read_cifar10(write("b", bytes)); }); };
   EXPECT_THAT(error({}), HasSubstr("at least one"));
   Bytes cut = cifar_record(1, 2, 3, 4);
   cut.pop_back();
-  EXPECT_THAT(error(cut), AllOf(HasSubstr("records of 3073 bytes"), HasSubstr("0 records and 3072 bytes more")));
+  EXPECT_THAT(error(cut), AllOf(HasSubstr("record of 3073 bytes"), HasSubstr("0 records and 3072 extra bytes")));
   EXPECT_THAT(error(cifar_record(10, 0, 0, 0)), AllOf(HasSubstr("labels from 0 to 9"), HasSubstr("got 10")));
   EXPECT_THAT(data_error([&] { (void)read_cifar10(folder() / "absent.bin"); }), HasSubstr("absent.bin"));
 }
 
-class MnistFolder : public TemporaryFolder {
+class MnistFolder : public DataFileTest {
  protected:
-  // `train` and one test image, of 2 x 2 pixels.
+  // Writes `train` training images and one test image of 2 x 2 pixels.
   void write_files(const std::string& sub, std::uint32_t train) const {
     write(sub + "train-images-idx3-ubyte", idx(0x08, {train, 2, 2}, Bytes(4 * train, 8)));
     write(sub + "train-labels-idx1-ubyte", idx(0x08, {train}, Bytes(train, 1)));
@@ -85,7 +86,7 @@ class MnistFolder : public TemporaryFolder {
   }
 };
 
-TEST_F(MnistFolder, FourFiles) {
+TEST_F(MnistFolder, ReadsFourFiles) {
   write_files("", 3);
   const Mnist data = mnist(folder());
   EXPECT_EQ(data.train.images.sizes(), (std::vector<std::int64_t>{3, 1, 2, 2}));
@@ -94,14 +95,14 @@ TEST_F(MnistFolder, FourFiles) {
   EXPECT_TRUE(at::equal(data.test.labels, at::tensor({7}, at::kLong)));
 }
 
-TEST_F(MnistFolder, LabelsThatDoNotMatch) {
+TEST_F(MnistFolder, RejectsLabelsThatDoNotMatch) {
   write_files("", 3);
   const auto error = [&] { return data_error([&] { (void)mnist(folder()); }); };
   write("train-labels-idx1-ubyte", idx(0x08, {2}, {1, 1}));
   EXPECT_THAT(error(), AllOf(HasSubstr("train-labels"), HasSubstr("3 images and 2 labels")));
   write("train-labels-idx1-ubyte", idx(0x08, {3}, {1, 10, 1}));
   EXPECT_THAT(error(), AllOf(HasSubstr("labels from 0 to 9"), HasSubstr("got 10")));
-  write("train-labels-idx1-ubyte", idx(0x08, {3, 2, 2}, Bytes(12, 1)));  // images in the labels' place
+  write("train-labels-idx1-ubyte", idx(0x08, {3, 2, 2}, Bytes(12, 1)));  // images instead of labels
   EXPECT_THAT(error(), AllOf(HasSubstr("labels of bytes in 1 dimension"), HasSubstr("[3, 2, 2]")));
   write_files("", 3);
   write("train-images-idx3-ubyte", idx(0x0C, {3}, Bytes(12, 1)));
@@ -110,7 +111,7 @@ TEST_F(MnistFolder, LabelsThatDoNotMatch) {
   EXPECT_THAT(error(), HasSubstr("train-images-idx3-ubyte"));
 }
 
-TEST_F(MnistFolder, WherePeopleKeepIt) {
+TEST_F(MnistFolder, FindsCommonSubfolders) {
   for (const std::string sub : {"", "MNIST/", "mnist/"}) {
     write_files("case" + sub + "/" + sub, 1);
     const ScopedData data((folder() / ("case" + sub)).c_str());
@@ -119,18 +120,18 @@ TEST_F(MnistFolder, WherePeopleKeepIt) {
   }
 }
 
-TEST_F(MnistFolder, AFolderWithoutItIsNoReasonToTakeAnother) {
+TEST_F(MnistFolder, DoesNotFallBackIfTheFolderIsGiven) {
   const ScopedData data(folder().c_str());
   EXPECT_THAT(data_error([] { (void)mnist_folder(); }), AllOf(HasSubstr("WEFT_DATA"), HasSubstr(folder().string())));
 }
 
-TEST_F(MnistFolder, MissingFilesAreNamedWithWhereAndHow) {
+TEST_F(MnistFolder, ReportsMissingFilesFoldersAndAdvice) {
   write_files("MNIST/", 1);
   std::filesystem::remove(folder() / "MNIST" / "t10k-labels-idx1-ubyte");
   const auto error = data_error([&] { (void)mnist_set(folder()); });
   EXPECT_THAT(error, HasSubstr("'" + folder().string() + "/MNIST': missing t10k-labels-idx1-ubyte\n"));
   EXPECT_THAT(error, HasSubstr("'" + folder().string() + "/mnist': no such folder"));
-  EXPECT_THAT(error, AllOf(HasSubstr("the folder given"), HasSubstr("curl")));
+  EXPECT_THAT(error, AllOf(HasSubstr("the given folder"), HasSubstr("curl")));
   EXPECT_THAT(data_error([&] { (void)cifar10_set(folder()); }),
               AllOf(HasSubstr("missing data_batch_1.bin test_batch.bin"), HasSubstr("cifar-10-binary.tar.gz")));
   const ScopedData nothing(nullptr);
@@ -138,7 +139,7 @@ TEST_F(MnistFolder, MissingFilesAreNamedWithWhereAndHow) {
               AllOf(HasSubstr("data_batch_1.bin"), HasSubstr("WEFT_DATA is not set")));
 }
 
-TEST_F(Cifar, SetsOfSeveralFiles) {
+TEST_F(Cifar, ReadsSeveralFiles) {
   write("CIFAR10/data_batch_1.bin", cifar_record(1, 0, 0, 0));
   write("CIFAR10/data_batch_3.bin", cifar_record(3, 0, 0, 0));
   write("CIFAR10/test_batch.bin", cifar_record(7, 0, 0, 0));
@@ -149,8 +150,8 @@ TEST_F(Cifar, SetsOfSeveralFiles) {
                                               HasSubstr("data_batch_5.bin")));
 }
 
-// Every fifth of 500 images of each digit; the sums come from the source's CSV file, by awk.
-TEST(Sample, IsWhereTheLibraryLooks) {
+// The sample contains every fifth of 500 images per digit. The sums were computed from the CSV source with awk.
+TEST(Sample, IsFoundByTheLibrary) {
   for (const char* nothing : {static_cast<const char*>(nullptr), ""}) {
     const ScopedData data(nothing);
     const Mnist sample = mnist();
@@ -165,7 +166,7 @@ TEST(Sample, IsWhereTheLibraryLooks) {
   }
 }
 
-TEST(Images, SelectKeepsPairs) {
+TEST(Images, SelectKeepsImagesAndLabelsTogether) {
   const LabelledImages all{at::arange(24, at::kByte).view({6, 1, 2, 2}), at::arange(6)};
   const LabelledImages some = all.select(at::tensor({4, 0, 4}, at::kLong));
   EXPECT_TRUE(at::equal(some.labels, at::tensor({4, 0, 4}, at::kLong)));
@@ -173,7 +174,7 @@ TEST(Images, SelectKeepsPairs) {
   EXPECT_EQ(all.select(at::zeros({0}, at::kLong)).size(), 0);
 }
 
-TEST_F(MnistFolder, NoneAtAll) {
+TEST_F(MnistFolder, ReadsEmptySets) {
   write("images", idx(0x08, {0, 4, 4, 4}, {}));
   write("labels", idx(0x08, {0}, {}));
   IdxImages source(folder() / "images", folder() / "labels", 10);
@@ -182,7 +183,7 @@ TEST_F(MnistFolder, NoneAtAll) {
   EXPECT_EQ(unit_floats(none.images).sizes(), (std::vector<std::int64_t>{0, 4, 4, 4}));
 }
 
-TEST(Images, UnitFloats) {
+TEST(Images, ConvertsToUnitFloats) {
   const at::Tensor bytes = at::tensor({0, 51, 255}, at::kByte);
   const at::Tensor floats = unit_floats(bytes);
   EXPECT_EQ(floats.scalar_type(), at::kFloat);
@@ -190,7 +191,7 @@ TEST(Images, UnitFloats) {
   EXPECT_TRUE(at::equal(bytes, at::tensor({0, 51, 255}, at::kByte)));
 }
 
-TEST(Shard, ViewsThatTileTheWhole) {
+TEST(Shard, ReturnsViewsThatCoverTheWhole) {
   const at::Tensor whole = at::arange(14).view({7, 2});
   EXPECT_TRUE(at::equal(shard(whole, 3, 0), at::arange(6).view({3, 2})));
   EXPECT_TRUE(at::equal(shard(whole, 3, 1), at::arange(6, 10).view({2, 2})));
@@ -201,7 +202,7 @@ TEST(Shard, ViewsThatTileTheWhole) {
   EXPECT_THROW((void)shard(whole, 3, 3), std::invalid_argument);
 }
 
-TEST(Shard, ImagesWithTheirLabels) {
+TEST(Shard, KeepsImagesAndLabelsTogether) {
   const LabelledImages all{at::arange(20, at::kByte).view({5, 1, 2, 2}), at::arange(5)};
   const LabelledImages second = shard(all, 2, 1);
   EXPECT_TRUE(at::equal(second.labels, at::tensor({3, 4}, at::kLong)));

@@ -1,4 +1,4 @@
-// Loaders: the shares of a batch over any split make up the batch; prefetching keeps order, passes on failures, stops.
+// Loaders: shares of any split form the batch; prefetching preserves order, propagates exceptions, and stops.
 #include "weft/data/loader.h"
 
 #include <ATen/ops/arange.h>
@@ -39,7 +39,7 @@ PartOptions options_for(const Split& split, std::int64_t rank) {
   return {.split = split, .rank = rank, .order = {.size = 10, .seed = 6}};
 }
 
-// Rows of tiles are put side by side, the rows below each other, the shards one after the other.
+// Joins the shares of all ranks: tiles by column and row, then shards.
 std::vector<Batch> assembled(const Split& split, std::int64_t number) {
   const auto rows = split.tiles().extents()[0], columns = split.tiles().extents()[1];
   std::vector<Batch> whole(5);
@@ -64,7 +64,7 @@ std::vector<Batch> assembled(const Split& split, std::int64_t number) {
   return whole;
 }
 
-TEST(Loader, AnySplitMakesTheSameBatches) {
+TEST(Loader, DoesNotDependOnTheSplit) {
   Loader one = loader(options_for(Split(), 0));
   const auto expected = epoch(one, 3);
   ASSERT_EQ(expected.size(), 5U);
@@ -78,7 +78,7 @@ TEST(Loader, AnySplitMakesTheSameBatches) {
   }
 }
 
-TEST(Loader, BatchesAreThoseOfTheOrder) {
+TEST(Loader, FollowsTheBatchOrder) {
   SyntheticImages source(kSet);
   const LabelledImages all = read_all(source);
   Loader loader(ImagePart{all, at::arange(47), source.set(), partition::Box::whole({9, 6})}, options_for(Split(), 0));
@@ -92,7 +92,7 @@ TEST(Loader, BatchesAreThoseOfTheOrder) {
   }
 }
 
-TEST(Loader, SharesKnowTheirPlace) {
+TEST(Loader, ReportsThePositionOfAShare) {
   Loader last = loader(options_for(Split::into_shards(3), 2));  // lanes 7, 8 and 9
   const auto batches = epoch(last, 0);
   EXPECT_EQ(batches[0].first, 7);
@@ -104,7 +104,7 @@ TEST(Loader, SharesKnowTheirPlace) {
   EXPECT_EQ(batches[4].images.sizes(), (std::vector<std::int64_t>{0, 2, 9, 6}));
 }
 
-TEST(Loader, ElementTypes) {
+TEST(Loader, ConvertsElementTypes) {
   Loader bytes = loader(options_for(Split(), 0), {.type = at::kByte});
   Loader floats = loader(options_for(Split(), 0), {.type = at::kFloat});
   Loader doubles = loader(options_for(Split(), 0), {.type = at::kDouble});
@@ -114,13 +114,13 @@ TEST(Loader, ElementTypes) {
   EXPECT_THROW(loader(options_for(Split(), 0), {.type = at::kInt}), std::invalid_argument);
 }
 
-TEST(Loader, GoesOnInTheMiddleAndStartsAnew) {
+TEST(Loader, StartsInTheMiddleAndRestarts) {
   for (const std::int64_t prefetch : {0, 1, 3, 100}) {
     Loader one = loader(options_for(Split(), 0), {.prefetch = prefetch});
     EXPECT_FALSE(one.next().has_value());
     const auto all = epoch(one, 1);
     one.start(0);
-    (void)one.next();  // left in the middle
+    (void)one.next();  // abandons the epoch
     const auto rest = epoch(one, 1, 3);
     ASSERT_EQ(rest.size(), 2U);
     EXPECT_EQ(rest[0].number, 3);
@@ -130,8 +130,8 @@ TEST(Loader, GoesOnInTheMiddleAndStartsAnew) {
   }
 }
 
-// Fresh pages would cost more than filling them. What the user still holds is not given to anybody else.
-TEST(Loader, BatchesThatAreDoneWithAreFilledAgain) {
+// Released batches return to the pool; batches that the user still holds are not reused.
+TEST(Loader, ReusesTheMemoryOfReleasedBatches) {
   const SyntheticOptions large{.picture = Picture::kBlobs, .count = 40, .channels = 3, .height = 32, .width = 32};
   SyntheticImages source(large);
   const PartOptions options{.order = {.size = 4}};
@@ -143,13 +143,12 @@ TEST(Loader, BatchesThatAreDoneWithAreFilledAgain) {
   while (one.next()) {
   }
   const auto after = memory::BlockPool::of_process().statistics();
-  EXPECT_LE(after.misses - before.misses, 4);  // those ahead, the one being made and the one in use
+  EXPECT_LE(after.misses - before.misses, 4);  // prefetched batches, the one in production and the one in use
   EXPECT_GE(after.hits - before.hits, 3);
   EXPECT_TRUE(at::equal(held, copy));
 }
 
-// Whether data is the limit is seen in the trace: how long training waited, and on which thread batches were made.
-TEST(Loader, IsSeenInTheTrace) {
+TEST(Loader, RecordsWaitsAndBatchesInTheTrace) {
   Loader one = loader(options_for(Split(), 0));
   trace::start_recording();
   (void)epoch(one, 0);
@@ -167,7 +166,7 @@ TEST(Loader, IsSeenInTheTrace) {
   EXPECT_EQ(made, 5);
 }
 
-TEST(Loader, APartOfOtherOptions) {
+TEST(Loader, RejectsAPartWithOtherOptions) {
   SyntheticImages source(kSet);
   const ImagePart part = read_part(source, options_for(Split::into_shards(2), 0));
   EXPECT_THROW(Loader(part, options_for(Split::into_shards(2), 1)), std::invalid_argument);
@@ -181,20 +180,20 @@ std::function<std::optional<int>()> count_up(std::atomic<int>& made, int end) {
   };
 }
 
-TEST(Prefetcher, KeepsOrderAndStaysWithinItsDepth) {
+TEST(Prefetcher, PreservesOrderAndRespectsItsDepth) {
   for (const std::size_t depth : {0, 1, 2, 7}) {
     std::atomic<int> made{0};
     Prefetcher<int> ahead(count_up(made, 100), depth);
     for (int i = 0; i < 100; ++i) {
       ASSERT_EQ(ahead.next(), i);
-      ASSERT_LE(made, i + 2 + static_cast<int>(depth));  // those waiting, and one being made
+      ASSERT_LE(made, i + 2 + static_cast<int>(depth));  // queued items and the one in production
     }
     EXPECT_EQ(ahead.next(), std::nullopt);
     EXPECT_EQ(ahead.next(), std::nullopt);
   }
 }
 
-TEST(Prefetcher, PassesOnAnExceptionAfterWhatCameBefore) {
+TEST(Prefetcher, RethrowsAfterTheRemainingItems) {
   for (const std::size_t depth : {0, 1, 5}) {
     int made = 0;
     Prefetcher<int> ahead(
@@ -210,8 +209,8 @@ TEST(Prefetcher, PassesOnAnExceptionAfterWhatCameBefore) {
   }
 }
 
-// Neither a full queue nor a producer that has not begun keeps the destructor waiting.
-TEST(Prefetcher, StopsWhereverItIs) {
+// The destructor does not hang with a full queue or before the first item.
+TEST(Prefetcher, StopsInAnyState) {
   for (int round = 0; round < 200; ++round) {
     std::atomic<int> made{0};
     Prefetcher<int> ahead(count_up(made, 1000), 1 + round % 3);

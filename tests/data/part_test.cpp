@@ -1,4 +1,4 @@
-// Parts of a set: tiles, shards, both; against slices of the whole; and what a rank keeps in memory.
+// Parts of a set, compared with slices of the whole set; memory use of a rank.
 #include "weft/data/part.h"
 
 #include <ATen/ops/cat.h>
@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "tests/data/temporary_folder.h"
+#include "tests/data/data_file_test.h"
 #include "weft/data/idx_images.h"
 #include "weft/data/synthetic.h"
 #include "weft/partition/range.h"
@@ -34,7 +34,7 @@ ImagePart part_of(std::int64_t count, const PartOptions& options) {
   return read_part(source, options);
 }
 
-// The images with the part's numbers, cut by torch instead.
+// Selects the part with torch operations.
 at::Tensor expected_tile(const ImagePart& part, const at::Tensor& whole) {
   const auto& rows = part.tile.ranges[0];
   const auto& columns = part.tile.ranges[1];
@@ -43,7 +43,7 @@ at::Tensor expected_tile(const ImagePart& part, const at::Tensor& whole) {
       .narrow(3, columns.begin, columns.size());
 }
 
-TEST(Part, TilesOfAnyGrid) {
+TEST(Part, CutsTilesOfAnyGrid) {
   const LabelledImages whole = everything(9);
   for (const auto& grid : std::vector<std::vector<std::int64_t>>{{1, 1}, {2, 2}, {3, 2}, {1, 5}, {11, 7}, {13, 1}}) {
     std::int64_t pixels = 0;
@@ -56,7 +56,7 @@ TEST(Part, TilesOfAnyGrid) {
       EXPECT_EQ(part.tile.ranges[1], partition::balanced(7, grid[1], rank % grid[1]));
       pixels += part.kept.images.numel();
     }
-    EXPECT_EQ(pixels, whole.images.numel());  // with equal slices: every pixel once
+    EXPECT_EQ(pixels, whole.images.numel());  // every pixel is in exactly one tile
   }
 }
 
@@ -77,7 +77,7 @@ TEST(Part, ShardsOwnEveryImageOnce) {
   }
 }
 
-TEST(Part, TilesOfShards) {
+TEST(Part, CombinesShardsAndTiles) {
   const LabelledImages whole = everything(20);
   const Split split(2, partition::Grid({2, 1}));
   for (std::int64_t rank = 0; rank < 4; ++rank) {
@@ -86,7 +86,7 @@ TEST(Part, TilesOfShards) {
     EXPECT_EQ(part.tile.ranges[0], partition::balanced(11, 2, rank % 2));
     EXPECT_TRUE(at::equal(part.kept.images, expected_tile(part, whole.images)));
     const ImagePart other = part_of(20, {.split = split, .rank = rank ^ 1, .order = {.size = 10}});
-    EXPECT_TRUE(at::equal(part.numbers, other.numbers));  // tiles of one shard hold the same images
+    EXPECT_TRUE(at::equal(part.numbers, other.numbers));  // tiles of one shard contain the same images
   }
 }
 
@@ -107,13 +107,13 @@ TEST(Part, SamplesDoNotDependOnTheSplit) {
   EXPECT_TRUE(at::equal(labels(Split()), labels(Split::into_tiles(2, 2))));
 }
 
-TEST(Part, NoImages) {
+TEST(Part, MayBeEmpty) {
   EXPECT_EQ(part_of(0, {.split = Split::into_shards(2), .rank = 1}).kept.size(), 0);
   const ImagePart none = part_of(2, {.split = Split::into_shards(3), .rank = 2, .order = {.size = 3}});
   EXPECT_EQ(none.kept.images.sizes(), (std::vector<std::int64_t>{0, 2, 11, 7}));
 }
 
-TEST(Part, OptionsThatMakeNoSense) {
+TEST(Part, RejectsInvalidOptions) {
   EXPECT_THROW(part_of(4, {.split = Split::into_shards(2), .rank = 2}), std::invalid_argument);
   EXPECT_THROW(part_of(4, {.rank = -1}), std::invalid_argument);
   EXPECT_THROW(part_of(4, {.sample_pct = 0}), std::invalid_argument);
@@ -121,14 +121,15 @@ TEST(Part, OptionsThatMakeNoSense) {
   EXPECT_THROW(Split(1, partition::Grid({1, 1, 1})), std::invalid_argument);
 }
 
-class Memory : public TemporaryFolder {
+class Memory : public DataFileTest {
  protected:
-  // By how much the process grew at its largest, in a process of its own: what earlier tests freed is not counted.
+  // Runs `work` in a child process and returns the growth of its peak memory. A child excludes memory that earlier
+  // tests freed.
   static std::int64_t peak_growth(const std::function<void()>& work) {
     int ends[2];
     if (pipe(ends) != 0) return -1;
     if (fork() == 0) {
-      (void)part_of(3, {});  // what the first use of torch loads and allocates is not the part's
+      (void)part_of(3, {});  // excludes allocations of the first use of torch
       const std::int64_t before = peak();
       work();
       const std::int64_t grown = peak() - before;
@@ -152,9 +153,9 @@ class Memory : public TemporaryFolder {
   static bool write_end(int end, std::int64_t value) { return ::write(end, &value, sizeof(value)) == sizeof(value); }
 };
 
-TEST_F(Memory, ARankHoldsItsPartAndNoMore) {
+TEST_F(Memory, RankHoldsOnlyItsPart) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory would be measured";
+  GTEST_SKIP() << "sanitizers use additional memory";
 #endif
   constexpr std::uint32_t kCount = 50'000;
   constexpr std::int64_t kWhole = std::int64_t{kCount} * 32 * 32;  // 51 MB
@@ -166,9 +167,9 @@ TEST_F(Memory, ARankHoldsItsPartAndNoMore) {
       (void)read_part(source, {.split = split});
     });
   };
-  // Beside the pixels: numbers of the images, on the way also of all images in the set; and the allocator's slack.
+  // Allowance for image indices, temporarily of the whole set, and for the allocator.
   constexpr std::int64_t kNumbers = 8 * kCount * 8 + 4'000'000;
-  EXPECT_GT(growth(Split()), kWhole);  // or this would measure nothing
+  EXPECT_GT(growth(Split()), kWhole);  // checks the measurement itself
   EXPECT_LT(growth(Split::into_tiles(4, 2)), kWhole / 8 + kNumbers);
   EXPECT_LT(growth(Split::into_shards(10)), kWhole / 10 + kNumbers);
   EXPECT_LT(growth({2, partition::Grid({2, 2})}), kWhole / 8 + kNumbers);

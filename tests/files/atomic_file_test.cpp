@@ -1,4 +1,4 @@
-// Files that are written whole or not at all, and what changed since: against the file system's own word.
+// Atomic replacement of files, checksums, and change detection.
 #include "weft/files/atomic_file.h"
 
 #include <fcntl.h>
@@ -43,7 +43,7 @@ class Files : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Files, AppearsAtCommitOnly) {
+TEST_F(Files, AppearsOnlyAtCommit) {
   put(path("a"), "old");
   AtomicFile file(path("a"));
   file.write("new and ");
@@ -55,21 +55,21 @@ TEST_F(Files, AppearsAtCommitOnly) {
   EXPECT_EQ(entries(), 1);
 }
 
-TEST_F(Files, LeavesNothingBehindWithoutCommit) {
+TEST_F(Files, RemovesTheTemporaryFileWithoutCommit) {
   {
     AtomicFile(path("a")).write("half");
   }
   EXPECT_EQ(entries(), 0);
 }
 
-TEST_F(Files, MakesTheFolder) {
+TEST_F(Files, CreatesTheFolder) {
   write_atomically(path("deep/er/a"), "text");
   EXPECT_EQ(content(path("deep/er/a")), "text");
   write_atomically(path("empty"), "");
   EXPECT_EQ(fs::file_size(path("empty")), 0);
 }
 
-TEST_F(Files, AFolderThatIsAFile) {
+TEST_F(Files, ThrowsIfTheFolderIsAFile) {
   put(path("a"), "text");
   try {
     write_atomically(path("a/b"), "x");
@@ -79,8 +79,8 @@ TEST_F(Files, AFolderThatIsAFile) {
   }
 }
 
-// A disk without room: the limit on a file's size makes write() fail in the middle.
-TEST_F(Files, NoRoomKeepsWhatWasThere) {
+// RLIMIT_FSIZE makes write() fail like a full disk.
+TEST_F(Files, FailedWriteKeepsTheOldContent) {
   put(path("a"), "old");
   const pid_t child = fork();
   if (child == 0) {
@@ -101,8 +101,7 @@ TEST_F(Files, NoRoomKeepsWhatWasThere) {
   EXPECT_EQ(entries(), 1);
 }
 
-// At any moment of a writer's life a reader finds one whole version.
-TEST_F(Files, KilledWriters) {
+TEST_F(Files, KilledWritersLeaveOneCompleteVersion) {
   const auto version = [](int i) { return std::string(200'000 + i, static_cast<char>('a' + i % 26)); };
   write_atomically(path("a"), version(0));
   for (int round = 0; round < 20; ++round) {
@@ -124,13 +123,19 @@ std::uint64_t checksum(const std::string& text, std::size_t cut) {
   return sum.value();
 }
 
-TEST(Checksums, DoNotDependOnTheCalls) {
+TEST(Checksums, DoNotDependOnTheDivisionIntoCalls) {
   std::string text;
   for (int i = 0; i < 100; ++i) text.push_back(static_cast<char>(i * 37));
   for (std::size_t cut = 1; cut < 20; ++cut) EXPECT_EQ(checksum(text, cut), checksum(text, 1000)) << cut;
 }
 
-TEST(Checksums, EveryByteAndTheLengthCount) {
+// Values of the XXH3 reference implementation (xxhsum -H3).
+TEST(Checksums, AreXxh3) {
+  EXPECT_EQ(checksum("", 8), 0x2D06800538D394C2U);
+  EXPECT_EQ(checksum("abc", 1), 0x78AF5F94892F3950U);
+}
+
+TEST(Checksums, DependOnEveryByteAndTheLength) {
   std::set<std::uint64_t> seen{checksum("", 8)};
   std::string text;
   for (int i = 0; i < 40; ++i) {
@@ -145,7 +150,7 @@ TEST(Checksums, EveryByteAndTheLengthCount) {
   EXPECT_EQ(seen.size(), 1U + 40 + 40 * 41 / 2);
 }
 
-// Times are set as old files have them, so that the test does not wait for them to settle.
+// Marks fingerprints as settled, so that the test does not wait for the file times to settle.
 class Fingerprints : public Files {
  protected:
   static Fingerprint settled(const fs::path& path) {
@@ -162,12 +167,12 @@ class Fingerprints : public Files {
   }
 };
 
-TEST_F(Fingerprints, Changes) {
+TEST_F(Fingerprints, DetectChanges) {
   put(path("a"), "content");
   const Fingerprint then = settled(path("a"));
   EXPECT_EQ(change_since(then, path("a")), Change::kNone);
-  usleep(20'000);                    // the next tick of the file system's clock
-  keep_times(path("a"), "c0ntent");  // as long, with the modification time set back: only ctime tells
+  usleep(20'000);                    // the file system's clock advances
+  keep_times(path("a"), "c0ntent");  // same size and modification time; only ctime differs
   EXPECT_EQ(change_since(then, path("a")), Change::kContent);
   put(path("a"), "content");
   EXPECT_EQ(change_since(then, path("a")), Change::kTouched);
@@ -177,7 +182,7 @@ TEST_F(Fingerprints, Changes) {
   EXPECT_EQ(change_since(then, path("a")), Change::kGone);
 }
 
-TEST_F(Fingerprints, YoungFilesAreReadAgain) {
+TEST_F(Fingerprints, RecentFilesAreReadAgain) {
   put(path("a"), "content");
   const Fingerprint then = Fingerprint::of(path("a"));
   EXPECT_EQ(then.settled, 0);

@@ -1,9 +1,9 @@
-// Fuzz target: a configuration file of any bytes is read, or refused with a ConfigError that names the file.
+// Fuzz target: parsing a configuration file succeeds or throws a ConfigError that names the file.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
-#include "weft/aggregation/config.h"
+#include "weft/aggregation/config/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

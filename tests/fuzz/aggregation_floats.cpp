@@ -1,29 +1,29 @@
-// Fuzz target: a worker's sum of floats, whose results hold any exponents and integers at all.
+// Fuzz target: a worker's float sum whose results contain arbitrary exponents and integers.
 //
-// Input: a byte whose bits 0-1 choose the type, bit 2 the format and bits 3-7 how many workers there are; then the
-// floats' bits, two bytes for each; then what results hold, over and over again.
+// Input: a byte whose bits 0-1 select the type, bit 2 the format and bits 3-7 the number of workers; then the bits of
+// the floats, two bytes each; then the contents of the results, repeated as needed.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 #include <vector>
 
-#include "weft/aggregation/operation.h"
+#include "weft/aggregation/worker/sum_stream.h"
 
 namespace {
 
 using namespace weft::aggregation;
-using weft::mpi::BFloat16;
-using weft::mpi::Float16;
+using weft::numeric::BFloat16;
+using weft::numeric::Float16;
 
-constexpr std::size_t kNumbers = 150;  // more than a packet's worth, and no whole number of blocks
-// A block of one round for each 8 bits between the largest and the smallest float there is, at the most.
+constexpr std::size_t kNumbers = 150;  // more than a packet, and not a multiple of the block size
+// Upper bound: one round for each 8 bits between the largest and the smallest float.
 constexpr int kMostTurns = 200;
 
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data, size) {}
-  // Over and over again; zeros where there is nothing at all.
+  // Repeats the input; zeros if it is empty.
   std::uint8_t next() { return data_.empty() ? std::uint8_t{0} : data_[at_++ % data_.size()]; }
 
  private:
@@ -31,8 +31,8 @@ class Input {
   std::size_t at_ = 0;
 };
 
-// Hands in one hostile result after the other until the operation is over.
-void sum(Operation& operation, Mode mode, Input& input) {
+// Passes hostile results until the operation ends.
+void sum(SumStream& operation, Mode mode, Input& input) {
   for (int slot = 0; slot < operation.slots(); ++slot) {
     int turns = 0;
     for (bool more = true; more; ++turns) {
@@ -53,7 +53,7 @@ void sum(Operation& operation, Mode mode, Input& input) {
 }
 
 template <class Number, class Make>
-void sum_as(const Layout& layout, Input& input, Make make) {
+void sum_as(const SumLayout& layout, Input& input, Make make) {
   std::vector<Number> numbers(kNumbers);
   for (Number& number : numbers) {
     const std::uint32_t high = input.next();
@@ -68,7 +68,7 @@ void sum_as(const Layout& layout, Input& input, Make make) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const Mode mode = (data[0] & 4U) != 0 ? Mode::kSwitchMl : Mode::kExtended;
-  const Layout layout{mode, mode == Mode::kSwitchMl ? 64 : 128, 2 + (data[0] >> 3), 2};
+  const SumLayout layout{mode, mode == Mode::kSwitchMl ? 64 : 128, 2 + (data[0] >> 3), 2};
   Input input(data + 1, size - 1);
   switch (data[0] & 3U) {
     case 0:

@@ -1,14 +1,14 @@
-// Fuzz target: any sequence of datagrams into a switch with one job of each format, and into a worker.
+// Fuzz target: arbitrary sequences of datagrams for a switch with one job of each format, and for a worker.
 //
-// Input: chunks of a control byte, a length of two bytes (little-endian) and that many bytes of datagram. The control
-// byte's bits 0-1 choose the sender; bit 2 puts the right job, epoch and tag into an extended packet, so that mutations
-// get past the checks that keep strangers out; bit 3 hands the datagram to the worker instead.
+// Input: chunks of a control byte, a little-endian 16-bit length and a datagram. Bits 0-1 of the control byte select
+// the sender; bit 2 writes the correct job, epoch and tag into an extended packet, so that mutations pass
+// authentication; bit 3 passes the datagram to the worker.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
-#include "tests/aggregation/switch_driver.h"
-#include "weft/aggregation/worker.h"
+#include "tests/aggregation/switch/switch_driver.h"
+#include "weft/aggregation/worker/worker.h"
 
 namespace {
 
@@ -23,7 +23,7 @@ struct Target {
   SwitchDriver driver{extended()};
   Worker worker{identity(), driver.admission};
   std::vector<std::int32_t> data = std::vector<std::int32_t>(500, 3);
-  std::unique_ptr<Operation> operation =
+  std::unique_ptr<SumStream> operation =
       make_sum(identity().layout, std::span<const std::int32_t>(data), std::span(data));
   Outbox out;
 
@@ -34,9 +34,9 @@ struct Target {
     worker.begin(*operation, Time{0}, out);
   }
   static JobSpec extended() { return job_spec(Mode::kExtended, 2); }
-  static WorkerIdentity identity() { return {{Mode::kExtended, 64, 2, 4}, 0, kTestKey, {1, 2}}; }
+  static WorkerIdentity identity() { return {{Mode::kExtended, 64, 2, 4}, 0, kTestKey, {}, {1, 2}}; }
 
-  // Fills in what a stranger could not know.
+  // Writes the fields that a stranger cannot know.
   void make_valid(Bytes& bytes) const {
     const auto packet = decode(bytes);
     if (!packet || packet->head.mode != Mode::kExtended) return;
@@ -44,7 +44,13 @@ struct Target {
     head.job = driver.admission.job;
     head.epoch = driver.admission.epoch;
     (void)write_head(bytes, head, {packet->exponents.size(), packet->element_count()});
-    seal(bytes, Mode::kExtended, kTestKey);
+    const bool contribution = head.kind == Kind::kContribution;
+    const Sender sender{contribution ? Sender::Role::kWorker : Sender::Role::kSwitch,
+                        head.epoch,
+                        head.job,
+                        contribution ? head.rank : std::uint16_t{0},
+                        {}};
+    PacketMac(kTestKey, sender).seal(bytes);
   }
 
   void to_switch(const Bytes& bytes, int sender) {

@@ -1,5 +1,4 @@
-// Fuzz target: a key file of any bytes is read, or refused with a KeysError that names the file; secrets are never
-// short.
+// Fuzz target: parsing a keys file succeeds with long secrets or throws a KeysError that names the file.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
-// Fuzz target: what strangers can say to the control plane, by the first byte: an HTTP request, a worker's terms, or
-// (to a worker) a switch's admission. What is taken must mean the same once it is written out and read again.
+// Fuzz target: input of the control plane. The first byte selects an HTTP request, a worker's terms or a switch's
+// admission. Accepted terms and admissions must round-trip.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,8 +1,7 @@
-// Drives a libFuzzer target without libFuzzer: seeded mutations of a corpus, a fixed number of them, under sanitizers.
+// Driver for libFuzzer targets without libFuzzer: runs a fixed number of seeded mutations of a corpus.
 //
-// mutate <corpus folder>: WEFT_FUZZ_RUNS inputs (default 200,000) from WEFT_FUZZ_SEED (default 1). With
-// WEFT_FUZZ_KEEP=1 the input being run is in ./fuzz-input.bin, so that after a crash it can be run again: mutate
-// <file>.
+// mutate <corpus folder>: runs WEFT_FUZZ_RUNS inputs (default 200,000) with WEFT_FUZZ_SEED (default 1). With
+// WEFT_FUZZ_KEEP=1, it writes each input to ./fuzz-input.bin, so that `mutate <file>` can repeat a crash.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -49,28 +48,28 @@ class Mutator {
     static constexpr std::uint8_t kEdges[] = {0, 1, 0x7f, 0x80, 0xff, 0x10, 0x20, 0x40};
     const auto at = static_cast<std::ptrdiff_t>(place(input));
     switch (random_() % 7) {
-      case 0:  // a bit
+      case 0:  // flip a bit
         if (!input.empty()) input[static_cast<std::size_t>(at)] ^= static_cast<std::uint8_t>(1U << (random_() % 8));
         break;
-      case 1:  // a byte
+      case 1:  // replace a byte
         if (!input.empty()) input[static_cast<std::size_t>(at)] = static_cast<std::uint8_t>(random_());
         break;
-      case 2:  // a byte at the edge of a range
+      case 2:  // write a boundary value
         if (!input.empty()) input[static_cast<std::size_t>(at)] = kEdges[random_() % std::size(kEdges)];
         break;
-      case 3:  // cut the end off
+      case 3:  // truncate
         input.resize(static_cast<std::size_t>(at));
         break;
-      case 4:  // take a piece out
+      case 4:  // remove a piece
         input.erase(input.begin() + at,
                     input.begin() +
                         std::min<std::ptrdiff_t>(std::ssize(input), at + static_cast<std::ptrdiff_t>(random_() % 32)));
         break;
-      case 5:  // put random bytes in
+      case 5:  // insert random bytes
         for (std::uint64_t i = random_() % 16; i > 0; --i)
           input.insert(input.begin() + at, static_cast<std::uint8_t>(random_()));
         break;
-      default: {  // another input behind
+      default: {  // append another input
         const Input& other = pick();
         input.insert(input.end(), other.begin(), other.end());
       }
@@ -82,7 +81,7 @@ class Mutator {
 };
 
 void run(const Input& input) {
-  // Into a copy of exactly its size, so that a read beyond its end is noticed.
+  // A copy of the exact size lets the sanitizer detect overreads.
   const std::vector<std::uint8_t> exact(input.begin(), input.end());
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
 }
@@ -97,7 +96,7 @@ int main(int argc, char** argv) {
   std::ranges::sort(paths);
   std::vector<Input> corpus;
   for (const auto& path : paths) corpus.push_back(read(path));
-  if (corpus.empty()) return std::fprintf(stderr, "%s holds no inputs\n", argv[1]), 2;
+  if (corpus.empty()) return std::fprintf(stderr, "%s contains no inputs\n", argv[1]), 2;
   for (const Input& input : corpus) run(input);
   Mutator mutator(corpus, setting("WEFT_FUZZ_SEED", 1));
   const std::uint64_t runs = setting("WEFT_FUZZ_RUNS", 200'000);
@@ -109,6 +108,6 @@ int main(int argc, char** argv) {
     }
     run(input);
   }
-  std::printf("%zu inputs of the corpus and %llu mutations\n", corpus.size(), static_cast<unsigned long long>(runs));
+  std::printf("ran %zu corpus inputs and %llu mutations\n", corpus.size(), static_cast<unsigned long long>(runs));
   return 0;
 }

@@ -1,4 +1,4 @@
-// LayerParallel from C++ modules and callables, against a plain loop over the same layers.
+// Compares LayerParallel, built from C++ modules and callables, with a loop over the same layers.
 #include "weft/layer_parallel/network.h"
 
 #include <gmock/gmock.h>
@@ -53,11 +53,11 @@ class NetworkTest : public testing::TestWithParam<int> {
     EXPECT_TRUE(torch::allclose(actual, expected, 1e-11, 1e-12)) << (actual - expected).abs().max().item<double>();
   }
 
-  const Comm comm_ = weft::world();
+  const CommunicatorPtr comm_ = weft::world();
   const Tensor x_ = torch::arange(12, torch::kFloat64).view({3, 4}) / 6 - 1;
 };
 
-TEST_P(NetworkTest, ModulesGiveTheLoopsValuesAndGradients) {
+TEST_P(NetworkTest, ModulesMatchTheLoop) {
   constexpr int kSteps = 11;
   std::vector<Block> modules;
   std::vector<Layer> layers;
@@ -82,7 +82,7 @@ TEST_P(NetworkTest, ModulesGiveTheLoopsValuesAndGradients) {
   for (std::size_t i = 0; i < gradients.size(); ++i) expect_same(gradients[i], network.parameters()[i].grad());
 }
 
-TEST_P(NetworkTest, FunctionsAndStepsInOneNetwork) {
+TEST_P(NetworkTest, FunctionsAndStepsCanBeCombined) {
   std::vector<Stepped> modules;
   std::vector<Layer> layers;
   const Tensor gain = torch::full({4}, 0.7, torch::kFloat64);
@@ -101,8 +101,8 @@ TEST_P(NetworkTest, FunctionsAndStepsInOneNetwork) {
   if (comm_->rank() == 0) expect_same(y, expected);
 }
 
-// The next state may be made in the memory of a layer's result, but only where nobody else sees it.
-TEST_P(NetworkTest, ResultsThatBelongToOthersStayAsTheyAre) {
+// The next state may reuse the memory of a layer's result only if nothing else refers to that memory.
+TEST_P(NetworkTest, SharedResultsAreNotOverwritten) {
   const Tensor stored = torch::linspace(-1, 1, 12, torch::kFloat64).view({3, 4});
   const Tensor before = stored.clone();
   std::vector<Layer> layers;
@@ -127,12 +127,13 @@ TEST_P(NetworkTest, ResultsThatBelongToOthersStayAsTheyAre) {
   EXPECT_TRUE(x.equal(x_));
 }
 
-// 32 steps on 3 levels, each 4 times coarser. The first iteration takes 2 steps on the coarsest level and 6 on the one
-// between. The second takes all 32 on the finest; between, 2 of the 8 that the residuals need, the others being those
-// of the first iteration; 4 of 6 in the relaxation, whose intervals begin with steps that the residuals took, and 2 for
-// its residuals; one of 4 on the coarsest; 2 and 3 on the way up. The last sweep takes 32 again.
+// 32 steps on 3 levels with coarsening factor 4. The first iteration evaluates 2 steps on the coarsest level and 6 on
+// the middle level. The second evaluates all 32 on the finest level. On the middle level it evaluates 2 of the 8 steps
+// that the residuals need (the first iteration evaluated the others), 4 of 6 in the relaxation (the residuals evaluated
+// the first step of each interval) and 2 for its residuals; on the coarsest level 1 of 4; on the way up 2 and 3. The
+// last sweep evaluates 32 steps again.
 TEST(CoarseSteps, AreNotEvaluatedAgainFromTheSameState) {
-  const auto alone = mpi::Team::over(mpi::CommunicatorView(MPI_COMM_SELF), "alone");
+  const auto alone = Communicator::over(mpi::CommView(MPI_COMM_SELF), "alone");
   int evaluations = 0;
   std::vector<Layer> layers(32, {.function = [&](const Tensors& x, double) {
                               ++evaluations;
@@ -146,17 +147,17 @@ TEST(CoarseSteps, AreNotEvaluatedAgainFromTheSameState) {
   LayerParallel network(alone, layers, options);
   const torch::NoGradGuard no_grad;
   static_cast<void>(network.forward(torch::ones({3}, torch::kFloat64)));
-  evaluations = 0;  // shapes are known now
+  evaluations = 0;  // the first pass determined the shapes
   static_cast<void>(network.forward(torch::ones({3}, torch::kFloat64)));
   EXPECT_EQ(evaluations, 2 + 6 + 32 + 2 + 4 + 2 + 1 + 5 + 32);
 }
 
-TEST_P(NetworkTest, ReplicatedEndsGiveOneLossesGradients) {
+TEST_P(NetworkTest, ReplicatedNetworksHaveTheGradientsOfOneLoss) {
   std::vector<Block> modules;
   std::vector<Layer> layers;
   for (int i = 0; i < 7; ++i) layers.push_back(layer(modules.emplace_back(4)));
   Options options = exact(GetParam());
-  options.ends = Ends::kAll;
+  options.replicated = true;
   LayerParallel network(comm_, layers, options);
   Tensor x = x_.clone().requires_grad_();
   const Tensor y = network.forward(x);
@@ -169,7 +170,7 @@ TEST_P(NetworkTest, ReplicatedEndsGiveOneLossesGradients) {
   expect_same(x.grad(), gradient[0]);
 }
 
-TEST_P(NetworkTest, AFailingFunctionIsNamedOnAllRanksAndTheNextPassWorks) {
+TEST_P(NetworkTest, AllRanksNameTheFailingLayerAndTheNextPassWorks) {
   bool fail = false;
   std::vector<Layer> layers(10, Layer{.function = [](const Tensors& x, double) { return Tensors{torch::sin(x[0])}; }});
   layers[6].name = "sixth";
@@ -195,28 +196,28 @@ TEST_P(NetworkTest, AFailingFunctionIsNamedOnAllRanksAndTheNextPassWorks) {
   expect_same(network.forward(x_), before);
 }
 
-TEST_P(NetworkTest, RanksThatMakeOtherNetworksAllHearOfIt) {
-  if (comm_->size() == 1) GTEST_SKIP() << "needs another rank";
+TEST_P(NetworkTest, AllRanksThrowIfTheirNetworksDiffer) {
+  if (comm_->size() == 1) GTEST_SKIP() << "requires at least two ranks";
   const auto make = [&](std::size_t count) {
     return LayerParallel(comm_, std::vector<Layer>(count, {.function = [](const Tensors& x, double) { return x; }}),
                          exact(GetParam()));
   };
   EXPECT_THROW((void)make(comm_->rank() == 0 ? 8 : 9), mpi::Disagreement);
   EXPECT_THROW((void)make(comm_->rank() == 0 ? 0 : 8), mpi::Disagreement);
-  EXPECT_THROW((void)LayerParallel(comm_, 8, {}, {}, exact(GetParam())), mpi::Disagreement) << "without its layers";
+  EXPECT_THROW((void)LayerParallel(comm_, 8, {}, {}, exact(GetParam())), mpi::Disagreement) << "missing layers";
   EXPECT_TRUE(torch::equal(make(8).forward(torch::zeros({2})), torch::zeros({2})));
 }
 
-// Its peers once waited in a call of MPI that nothing could interrupt.
-TEST_P(NetworkTest, ARankThatFailsBeforeItMakesTheNetworkIsNamed) {
-  if (comm_->size() == 1) GTEST_SKIP() << "needs another rank";
+// Regression test: the peers waited in an MPI call that could not be interrupted.
+TEST_P(NetworkTest, AllRanksNameARankThatFailsBeforeConstruction) {
+  if (comm_->size() == 1) GTEST_SKIP() << "requires at least two ranks";
   const std::vector<Layer> layers(8, {.function = [](const Tensors& x, double) { return x; }});
   if (comm_->rank() == 0) {
     comm_->raise_alarm("no images here");
   } else {
     EXPECT_THROW(LayerParallel(comm_, layers, exact(GetParam())), mpi::PeerLost);
   }
-  LayerParallel network(comm_, layers, exact(GetParam()));  // the next attempt of all works
+  LayerParallel network(comm_, layers, exact(GetParam()));  // the next attempt works
   EXPECT_TRUE(torch::equal(network.forward(torch::zeros({2})), torch::zeros({2})));
 }
 

@@ -1,4 +1,4 @@
-// Who holds what: every step of every level finds its layer, forward among own and borrowed ones, backward among own.
+// Every step of every level has its layer on its rank: an own or borrowed one forward, an own one in the adjoint.
 #include "weft/layer_parallel/plan.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ void for_each_step_into(const multigrid::TimeHierarchy& hierarchy, int rank, Vis
   }
 }
 
-TEST_P(PlanTest, ForwardStepsFindTheirLayer) {
+TEST_P(PlanTest, ForwardStepsHaveTheirLayer) {
   for (int rank = 0; rank < case_.ranks; ++rank) {
     const auto own = plan_.layers_of(rank);
     const auto borrowed = plan_.borrowed(rank);
@@ -70,7 +70,7 @@ TEST_P(PlanTest, EveryFineStepIsTakenOnceInBothDirections) {
   EXPECT_EQ(backward, std::vector<int>(forward.size(), 1));
 }
 
-TEST_P(PlanTest, InputAndOutputLieWhereTheEndsExpectThem) {
+TEST_P(PlanTest, FirstAndLastRankOwnInputAndOutput) {
   EXPECT_EQ(plan_.forward().owner(0, 0), 0);
   EXPECT_EQ(plan_.forward().owner(0, case_.layers), plan_.last_rank());
   EXPECT_EQ(plan_.adjoint().owner(0, 0), case_.ranks - 1 - plan_.last_rank());
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Many, PlanTest, testing::ValuesIn(cases()), [](const au
          "factor" + std::to_string(c.factor);
 });
 
-TEST(Plan, NeedsLayers) { EXPECT_THROW(Plan(0, 2, 1.0, {}, {}), std::invalid_argument); }
+TEST(Plan, RequiresLayers) { EXPECT_THROW(Plan(0, 2, 1.0, {}, {}), std::invalid_argument); }
 
 TEST(Plan, StepSizesGrowWithTheLevel) {
   const Plan plan(8, 2, 2.0, {}, {});

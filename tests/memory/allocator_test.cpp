@@ -1,4 +1,4 @@
-// Torch on the pool: tensors are found again, outlive the switch, and memory from before is freed where it came from.
+// The pooled allocator of torch: reuse, switching it on and off, and raw memory.
 #include "weft/memory/allocator.h"
 
 #include <ATen/ops/arange.h>
@@ -28,7 +28,7 @@ class Pooling : public testing::Test {
 
 Statistics now() { return BlockPool::of_process().statistics(); }
 
-TEST_F(Pooling, TorchFindsMemoryAgain) {
+TEST_F(Pooling, ReusesMemory) {
   const void* first = at::empty({kFloats}, at::kFloat).const_data_ptr();
   const auto before = now();
   const void* second = at::empty({kFloats}, at::kFloat).const_data_ptr();
@@ -37,14 +37,14 @@ TEST_F(Pooling, TorchFindsMemoryAgain) {
   EXPECT_EQ(now().misses, before.misses);
 }
 
-TEST_F(Pooling, SmallTensorsAreNotThePoolsBusiness) {
+TEST_F(Pooling, IgnoresSmallTensors) {
   const auto before = now();
   for (int i = 0; i < 100; ++i) static_cast<void>(at::full({16}, 1.0));
   static_cast<void>(at::empty({0}));
   EXPECT_EQ(now().hits + now().misses, before.hits + before.misses);
 }
 
-TEST_F(Pooling, TensorsOutliveTheSwitchBothWays) {
+TEST_F(Pooling, TensorsSurviveSwitching) {
   stop_pooling();
   Tensor from_before = at::full({kFloats}, 3.0);
   start_pooling();
@@ -52,15 +52,15 @@ TEST_F(Pooling, TensorsOutliveTheSwitchBothWays) {
   const auto live = now().live_bytes;
   EXPECT_TRUE(from_before.eq(3).all().item<bool>());
   from_before.reset();
-  EXPECT_EQ(now().live_bytes, live) << "freed where it came from";
+  EXPECT_EQ(now().live_bytes, live) << "freed by torch's allocator";
   stop_pooling();
   EXPECT_TRUE(from_pool.eq(4).all().item<bool>());
   from_pool.reset();
   EXPECT_LT(now().live_bytes, live);
 }
 
-// As oneDNN does: through whatever allocator is in place when it allocates and when it frees.
-TEST_F(Pooling, RawMemoryIsFreedWhereItCameFrom) {
+// oneDNN allocates and frees through the allocator that is installed at that moment.
+TEST_F(Pooling, FreesRawMemoryWithItsOwnAllocator) {
   const auto before = now().live_bytes;
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{1} << 20}) {
     void* pooled = c10::GetCPUAllocator()->raw_allocate(bytes);
@@ -76,13 +76,13 @@ TEST_F(Pooling, RawMemoryIsFreedWhereItCameFrom) {
   EXPECT_EQ(now().live_bytes, before);
 }
 
-TEST_F(Pooling, ResizingKeepsTheValues) {
+TEST_F(Pooling, ResizingPreservesValues) {
   const Tensor x = at::arange(kFloats);
   x.resize_({4 * kFloats});
   EXPECT_TRUE(x.narrow(0, 0, kFloats).equal(at::arange(kFloats)));
 }
 
-TEST_F(Pooling, AConvolutionIsTheSameAndTakesNoFreshMemory) {
+TEST_F(Pooling, ConvolutionIsIdenticalAndReusesMemory) {
   const Tensor x = at::randn({4, 8, 32, 32});
   const Tensor weight = at::randn({16, 8, 3, 3});
   stop_pooling();
@@ -95,7 +95,7 @@ TEST_F(Pooling, AConvolutionIsTheSameAndTakesNoFreshMemory) {
   EXPECT_GT(now().hits, before.hits);
 }
 
-TEST_F(Pooling, ThreadsFreeEachOthersTensors) {
+TEST_F(Pooling, ThreadsMayFreeTensorsOfOtherThreads) {
   const auto before = now().live_bytes;
   std::vector<Tensor> made(8);
   std::vector<std::thread> makers;
@@ -112,23 +112,23 @@ TEST_F(Pooling, ThreadsFreeEachOthersTensors) {
   EXPECT_EQ(now().live_bytes, before);
 }
 
-TEST_F(Pooling, TooMuchIsAnErrorAndTorchGoesOn) {
+TEST_F(Pooling, OutOfMemoryIsAnErrorAndTorchStaysUsable) {
   try {
     static_cast<void>(at::empty({std::int64_t{1} << 58}, at::kByte));
     FAIL() << "expected an exception";
   } catch (const c10::Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("the memory pool cannot get"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("the memory pool cannot allocate"));
   }
   EXPECT_TRUE(at::full({kFloats}, 1.0).eq(1).all().item<bool>());
 }
 
-TEST_F(Pooling, SenselessLimitsAreRefused) {
+TEST_F(Pooling, RejectsInvalidLimits) {
   EXPECT_THROW(start_pooling({0.5, 0}), c10::Error);
   EXPECT_THROW(start_pooling({2, -1}), c10::Error);
   EXPECT_TRUE(is_pooling());
 }
 
-TEST_F(Pooling, CanBeAsked) {
+TEST_F(Pooling, ReportsItsState) {
   EXPECT_TRUE(is_pooling());
   stop_pooling();
   EXPECT_FALSE(is_pooling());

@@ -1,4 +1,4 @@
-// Every collective against loops over what each rank put in: whole, and again in chunks of 7 elements.
+// Compares every collective with loops over the input of each rank: at once, and in chunks of 7 elements.
 #include "weft/mpi/collectives.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ constexpr std::int64_t kUntouched = -777;
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Different for every rank and place, and not symmetric in them.
+// Different for every rank and index, and not symmetric in them.
 std::int64_t value(int rank, std::int64_t i) { return 1000 * (rank + 1) + 7 * i + (rank * i) % 5; }
 
 Vector values(int rank, std::int64_t count, std::int64_t first = 0) {
@@ -38,12 +38,12 @@ Vector sum_of_ranks(int first_rank, int last_rank, std::int64_t count) {
 class Collectives : public testing::TestWithParam<std::int64_t> {
  protected:
   const ScopedOptions options_{[](Options& options) { options.max_count = GetParam(); }};
-  const CommunicatorView world_ = CommunicatorView::world();
+  const CommView world_ = CommView::world();
   const int rank_ = world_.rank();
   const int size_ = world_.size();
   const std::vector<std::int64_t> lengths_{0, 1, 6, 7, 8, 14, 50};
 
-  // Uneven, with empty ranks; even; all empty; everything from one rank.
+  // Uneven with empty ranks, even, all empty, and everything from one rank.
   std::vector<Vector> counts_to_try() const {
     Vector uneven(index(size_));
     for (int i = 0; i < size_; ++i) uneven[index(i)] = i == 1 ? 0 : (5 * i + 3) % 11;
@@ -135,9 +135,9 @@ TEST_P(Collectives, ScatterFromEveryRoot) {
   }
 }
 
-// What `from` sends to `to` is the piece of values(from) that starts at 100 * to.
+// `from` sends to `to` the piece of values(from) that starts at 100 * to.
 template <class Count>
-void expect_all_to_all(CommunicatorView comm, Count&& count) {
+void expect_all_to_all(CommView comm, Count&& count) {
   Vector send_counts, recv_counts, in, expected;
   for (int peer = 0; peer < comm.size(); ++peer) {
     send_counts.push_back(count(comm.rank(), peer));
@@ -156,7 +156,7 @@ TEST_P(Collectives, AllToAll) {
   expect_all_to_all(world_, [](int from, int to) { return (3 * from + 2 * to) % 9; });
   expect_all_to_all(world_, [](int, int) { return 0; });
   expect_all_to_all(world_, [](int, int) { return 1; });
-  expect_all_to_all(world_, [](int from, int to) { return from == 0 ? 20 + to : 0; });  // large for rank 0's peers
+  expect_all_to_all(world_, [](int from, int to) { return from == 0 ? 20 + to : 0; });  // large on rank 0 only
   expect_all_to_all(world_, [this](int from, int to) { return from == 0 && to == size_ - 1 ? 40 : 0; });
 }
 
@@ -205,7 +205,7 @@ TEST_P(Collectives, Scan) {
   }
 }
 
-TEST_P(Collectives, ExclusiveScanLeavesRankZeroAlone) {
+TEST_P(Collectives, ExclusiveScanKeepsTheOutputOfRankZero) {
   for (const auto count : lengths_) {
     const Vector in = values(rank_, count);
     Vector out(index(count), kUntouched);
@@ -217,7 +217,7 @@ TEST_P(Collectives, ExclusiveScanLeavesRankZeroAlone) {
   }
 }
 
-TEST_P(Collectives, NonBlockingFormsTogether) {
+TEST_P(Collectives, NonBlockingCollectivesCanBeConcurrent) {
   for (const auto count : lengths_) {
     const Vector in = values(rank_, count);
     Vector sum(index(count), kUntouched);
@@ -231,11 +231,11 @@ TEST_P(Collectives, NonBlockingFormsTogether) {
     EXPECT_TRUE(request.done());
     EXPECT_EQ(sum, sum_of_ranks(0, size_, count));
     EXPECT_EQ(copy, values(size_ - 1, count));
-    EXPECT_EQ(both, values(size_ - 1, count));  // the values rise with the rank
+    EXPECT_EQ(both, values(size_ - 1, count));  // the values increase with the rank
   }
 }
 
-TEST_P(Collectives, AllGatherStart) {
+TEST_P(Collectives, AllGatherStartCompletesInWait) {
   for (const Vector& counts : counts_to_try()) {
     const Vector in = values(rank_, counts[index(rank_)]);
     Vector out(gathered(counts).size(), kUntouched);

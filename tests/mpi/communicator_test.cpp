@@ -1,12 +1,12 @@
-// Communicators: derivation, grids, ownership, and what their errors say.
+// Communicator without failures: agreements, disagreements and several communicators at once.
 #include "weft/mpi/communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
-#include <utility>
+#include <set>
+#include <string>
 
 #include "weft/mpi/error.h"
 
@@ -15,200 +15,205 @@ namespace {
 
 using testing::HasSubstr;
 
-int world_rank() {
-  int rank = -1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-int world_size() {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return size;
+CommView world() { return CommView::world(); }
+
+void expect_agrees(Communicator& communicator, std::uint64_t signature = 4711) {
+  communicator.enter();
+  const auto outcome = communicator.agree(Direction::kForward, {.signature = signature, .value = communicator.rank()});
+  EXPECT_TRUE(outcome.same_call());
+  EXPECT_EQ(outcome.value_min, 0);
+  EXPECT_EQ(outcome.value_max, communicator.size() - 1);
 }
 
-int sum_over(CommunicatorView comm, int value) {
-  int sum = 0;
-  MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm.handle());
-  return sum;
+TEST(Communicator, HasTheRanksOfItsOriginOnSeparateChannels) {
+  const auto communicator = Communicator::over(world(), "here");
+  EXPECT_EQ(communicator->rank(), world().rank());
+  EXPECT_EQ(communicator->size(), world().size());
+  EXPECT_EQ(communicator->name(), "here");
+  EXPECT_FALSE(communicator->closed());
+  const MPI_Comm comms[] = {communicator->origin().handle(), communicator->control().handle(),
+                            communicator->channel(Direction::kForward).handle(),
+                            communicator->channel(Direction::kBackward).handle(), world().handle()};
+  for (const MPI_Comm a : comms) EXPECT_EQ(std::count(std::begin(comms), std::end(comms), a), 1);
 }
 
-// The rank that MPI gives to coordinates: row major, -1 coordinates wrap or leave the grid.
-int rank_at(std::vector<int> coordinates, const CommunicatorView::Grid& grid) {
-  int rank = 0;
-  for (std::size_t d = 0; d < coordinates.size(); ++d) {
-    const int extent = grid.extents[d];
-    const bool outside = coordinates[d] < 0 || coordinates[d] >= extent;
-    if (outside && !grid.periodic[d]) return MPI_PROC_NULL;
-    rank = rank * extent + (coordinates[d] + extent) % extent;
-  }
-  return rank;
+TEST(Communicator, WorldIsCreatedOnce) { EXPECT_EQ(Communicator::world(), Communicator::world()); }
+
+TEST(Communicator, AdoptsTheResultOfSplit) {
+  const int rank = world().rank();
+  const auto communicator = Communicator::adopt(world().split(rank % 2 == 0 ? 0 : -1, rank));
+  EXPECT_EQ(communicator != nullptr, rank % 2 == 0);
+  if (communicator != nullptr) expect_agrees(*communicator);
 }
 
-void expect_right_neighbours(const Communicator& cart) {
-  const auto grid = cart.grid();
-  EXPECT_EQ(rank_at(grid.coordinates, grid), cart.rank());
-  for (std::size_t d = 0; d < grid.extents.size(); ++d) {
-    auto before = grid.coordinates;
-    auto after = grid.coordinates;
-    --before[d];
-    ++after[d];
-    const auto neighbours = cart.neighbours(static_cast<int>(d));
-    EXPECT_EQ(neighbours.before, rank_at(before, grid)) << "dimension " << d;
-    EXPECT_EQ(neighbours.after, rank_at(after, grid)) << "dimension " << d;
-  }
+TEST(Communicator, KeepsTheTopologyOfItsOrigin) {
+  const auto grid = world().cart({world().size()}, {true});
+  const auto communicator = Communicator::over(grid);
+  EXPECT_TRUE(communicator->origin().is_cart());
 }
 
-TEST(CommunicatorView, DefaultIsInvalid) {
-  const CommunicatorView none;
-  EXPECT_FALSE(none.valid());
-  EXPECT_EQ(none.rank(), -1);
-  EXPECT_EQ(none.size(), 0);
-  EXPECT_EQ(none.name(), "(none)");
-  EXPECT_FALSE(CommunicatorView(MPI_COMM_NULL).valid());
+TEST(Communicator, FindReturnsOpenCommunicators) {
+  auto communicator = Communicator::over(world());
+  const auto other = Communicator::over(world());
+  const auto id = communicator->id();
+  EXPECT_NE(id, other->id());
+  EXPECT_EQ(Communicator::find(id), communicator);
+  communicator.reset();
+  EXPECT_THROW(static_cast<void>(Communicator::find(id)), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(Communicator::find(-5)), std::invalid_argument);
 }
 
-TEST(CommunicatorView, WorldKnowsRankSizeAndName) {
-  const auto world = CommunicatorView::world();
-  EXPECT_EQ(world.rank(), world_rank());
-  EXPECT_EQ(world.size(), world_size());
-  EXPECT_EQ(world.name(), "MPI_COMM_WORLD");
-  EXPECT_GE(world.tag_upper_bound(), 32767);
-}
-
-TEST(Communicator, DupIsCongruentWithItsOwnName) {
-  const auto copy = CommunicatorView::world().dup("copy");
-  int relation = MPI_UNEQUAL;
-  MPI_Comm_compare(copy.handle(), MPI_COMM_WORLD, &relation);
-  EXPECT_EQ(relation, MPI_CONGRUENT);
-  EXPECT_EQ(copy.name(), "copy");
-  EXPECT_EQ(copy.dup().name(), "copy");
-  copy.barrier();
-}
-
-TEST(Communicator, LongNamesAreCutNotRefused) {
-  const auto copy = CommunicatorView::world().dup(std::string(1000, 'x'));
-  EXPECT_EQ(copy.name(), std::string(MPI_MAX_OBJECT_NAME - 1, 'x'));
-}
-
-TEST(Communicator, SplitOrdersByKeyWithinUnevenColors) {
-  const int rank = world_rank();
-  const int size = world_size();
-  const int color = rank == 0 ? 5 : 2;  // one rank against all others
-  const auto part = CommunicatorView::world().split(color, -rank);
-  ASSERT_TRUE(part.valid());
-  EXPECT_EQ(part.size(), rank == 0 ? 1 : size - 1);
-  EXPECT_EQ(part.rank(), rank == 0 ? 0 : size - 1 - rank);
-  EXPECT_EQ(sum_over(part, rank), rank == 0 ? 0 : size * (size - 1) / 2);
-}
-
-TEST(Communicator, NegativeColorLeavesARankOut) {
-  const int rank = world_rank();
-  const auto part = CommunicatorView::world().split(rank == world_size() - 1 ? -3 : 0, rank);
-  EXPECT_EQ(part.valid(), rank != world_size() - 1);
-  EXPECT_EQ(part.size(), part.valid() ? world_size() - 1 : 0);
-}
-
-TEST(Communicator, SplitSharedGathersTheNode) {
-  const auto node = CommunicatorView::world().split_shared();
-  EXPECT_EQ(node.size(), world_size());  // tests run on one machine
-  EXPECT_EQ(node.rank(), world_rank());
-}
-
-TEST(Cart, RowOfAllRanks) {
-  for (const bool wrap : {false, true}) {
-    const auto row = CommunicatorView::world().cart({world_size()}, {wrap});
-    ASSERT_TRUE(row.is_cart());
-    EXPECT_THAT(row.grid().periodic, testing::ElementsAre(wrap));
-    EXPECT_THAT(row.grid().coordinates, testing::ElementsAre(world_rank()));
-    expect_right_neighbours(row);
+TEST(Communicator, ReversedHasTheRanksInReverseOrder) {
+  const auto communicator = Communicator::over(world());
+  for (const auto direction : {Direction::kForward, Direction::kBackward}) {
+    EXPECT_EQ(communicator->reversed(direction).rank(), communicator->size() - 1 - communicator->rank());
+    EXPECT_EQ(communicator->reversed(direction).handle(), communicator->reversed(direction).handle()) << "created once";
   }
 }
 
-TEST(Cart, RanksBeyondTheGridGetNone) {
-  const int columns = std::max(1, world_size() / 2);
-  const int rows = world_size() >= 2 ? 2 : 1;
-  const auto grid = CommunicatorView::world().cart({rows, columns}, {false, true});
-  EXPECT_EQ(grid.valid(), world_rank() < rows * columns);
-  if (!grid.valid()) return;
-  EXPECT_EQ(grid.size(), rows * columns);
-  EXPECT_THAT(grid.grid().extents, testing::ElementsAre(rows, columns));
-  expect_right_neighbours(grid);
+TEST(Agreement, AllRanksLearnMinimumAndMaximum) {
+  const auto communicator = Communicator::over(world());
+  const int size = communicator->size();
+  for (int round = 0; round < 20; ++round) {
+    // A different rank has the extremes in each round.
+    const int place = (communicator->rank() + round) % size;
+    const auto direction = round % 3 == 0 ? Direction::kBackward : Direction::kForward;
+    communicator->enter();
+    const auto outcome = communicator->agree(direction, {.signature = 7, .value = -3 + 10 * place});
+    EXPECT_TRUE(outcome.same_call());
+    EXPECT_EQ(outcome.value_min, -3);
+    EXPECT_EQ(outcome.value_max, -3 + 10 * (size - 1));
+    EXPECT_EQ(outcome.same_value(), size == 1);
+  }
 }
 
-TEST(Cart, NoFlagsMeanNotPeriodicAndDupKeepsTheGrid) {
-  const auto row = CommunicatorView::world().cart({world_size(), 1, 1}, {});
-  EXPECT_THAT(row.grid().periodic, testing::ElementsAre(false, false, false));
-  const auto copy = row.dup("copy");
-  ASSERT_TRUE(copy.is_cart());
-  EXPECT_EQ(copy.grid().extents, row.grid().extents);
-  expect_right_neighbours(copy);
+TEST(Agreement, AllRanksDetectADifferentSignature) {
+  const auto communicator = Communicator::over(world());
+  for (int odd = 0; odd < communicator->size(); ++odd) {
+    communicator->enter();
+    const std::uint64_t mine =
+        communicator->rank() == odd ? ~std::uint64_t{0} : 5;  // the largest unsigned value, not -1
+    const auto outcome = communicator->agree(Direction::kForward, {.signature = mine});
+    EXPECT_EQ(outcome.same_call(), communicator->size() == 1);
+    EXPECT_EQ(outcome.signature_max, ~std::uint64_t{0});
+  }
 }
 
-TEST(Cart, BadGridsThrowOnEveryRankBeforeMpiSeesThem) {
-  const auto world = CommunicatorView::world();
-  EXPECT_THROW(static_cast<void>(world.cart({world.size()}, {true, false})), std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(world.cart({world.size() + 1}, {false})), std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(world.cart({0}, {false})), std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(world.cart({-1, -1}, {false, false})), std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(world.cart({65536, 65536}, {})), std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(world.cart({65537, 65537, 1 << 30, 1 << 30, 1 << 30}, {})), std::invalid_argument);
-  world.barrier();
+TEST(Agreement, EachFlagOfOneRankReachesAll) {
+  const auto communicator = Communicator::over(world());
+  for (int which = 0; which < 5; ++which) {
+    for (int who = 0; who < communicator->size(); ++who) {
+      AgreementInput input{.signature = 1};
+      const bool set = communicator->rank() == who;
+      input.wants_grad = set && which == 0;
+      input.grad_disabled = set && which == 1;
+      input.has_tangent = set && which == 2;
+      input.failed = set && which == 3;  // no rank sets a flag in round 4
+      communicator->enter();
+      const auto outcome = communicator->agree(Direction::kBackward, input);
+      EXPECT_EQ(outcome.any_wants_grad, which == 0);
+      EXPECT_EQ(outcome.any_grad_disabled, which == 1);
+      EXPECT_EQ(outcome.any_has_tangent, which == 2);
+      EXPECT_EQ(outcome.any_failed, which == 3);
+      EXPECT_EQ(outcome.same_call(), which != 3);
+    }
+  }
 }
 
-TEST(Cart, AskingAPlainCommunicatorForItsGridNamesIt) {
-  const auto plain = CommunicatorView::world().dup("plain");
-  EXPECT_FALSE(plain.is_cart());
-  EXPECT_THROW(static_cast<void>(plain.neighbours(0)), MpiError);
+std::string disagreement(Communicator& communicator, const std::string& mine) {
   try {
-    static_cast<void>(plain.grid());
-    FAIL() << "a communicator without topology gave a grid";
-  } catch (const MpiError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("MPI_Cartdim_get"));
-    EXPECT_THAT(error.what(), HasSubstr("'plain'"));
-    EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(world_rank())));
+    throw_disagreement(communicator, mine);
+  } catch (const Disagreement& error) {
+    return error.what();
   }
 }
 
-TEST(Communicator, MovesLeaveNothingBehind) {
-  auto first = CommunicatorView::world().dup("first");
-  const MPI_Comm handle = first.handle();
-  Communicator second(std::move(first));
-  EXPECT_FALSE(first.valid());  // NOLINT(bugprone-use-after-move): that is the question
-  EXPECT_EQ(first.size(), 0);
-  EXPECT_EQ(second.handle(), handle);
-  Communicator third = CommunicatorView::world().dup("third");  // freed by the assignment
-  third = std::move(second);
-  EXPECT_FALSE(second.valid());  // NOLINT(bugprone-use-after-move)
-  EXPECT_EQ(third.name(), "first");
-  EXPECT_EQ(third.rank(), world_rank());
-  third.barrier();
+// Whether the text is equal on all ranks.
+bool same_everywhere(const std::string& text) {
+  long long seen[2] = {static_cast<long long>(std::hash<std::string>()(text)), 0};
+  seen[1] = -seen[0];
+  MPI_Allreduce(MPI_IN_PLACE, seen, 2, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD);
+  return seen[0] == -seen[1];
 }
 
-TEST(Communicator, LeakGivesTheHandleAway) {
-  auto owner = CommunicatorView::world().dup("leaked");
-  MPI_Comm handle = owner.leak();
-  EXPECT_FALSE(owner.valid());
-  const auto again = Communicator::adopt(handle);
-  EXPECT_EQ(again.name(), "leaked");
-  EXPECT_FALSE(Communicator::adopt(MPI_COMM_NULL, "nothing").valid());
+TEST(Disagreement, ContainsTheDescriptionsOfAllRanks) {
+  const auto communicator = Communicator::over(world(), "disagreeing");
+  const std::string text =
+      disagreement(*communicator, "called op" + std::string(static_cast<std::size_t>(communicator->rank()), '!'));
+  EXPECT_TRUE(same_everywhere(text));
+  EXPECT_THAT(text, HasSubstr("'disagreeing'"));
+  for (int rank = 0; rank < communicator->size(); ++rank) {
+    const std::string said = "called op" + std::string(static_cast<std::size_t>(rank), '!');
+    EXPECT_THAT(text, HasSubstr("rank " + std::to_string(rank) + ": " + said));
+  }
+  expect_agrees(*communicator);
 }
 
-int fortran_handle(MPI_Comm comm) {
-#if defined(MPI_ABI_VERSION)
-  return MPI_Comm_toint(comm);
-#else
-  return MPI_Comm_c2f(comm);
-#endif
+TEST(Disagreement, GroupsEqualDescriptionsIncludingEmptyOnes) {
+  const auto communicator = Communicator::over(world());
+  const std::string text = disagreement(*communicator, communicator->rank() == 0 ? "" : "scan of float32[3]");
+  EXPECT_TRUE(same_everywhere(text));
+  std::string others;
+  for (int rank = 1; rank < communicator->size(); ++rank) others += (rank == 1 ? "rank " : ", ") + std::to_string(rank);
+  EXPECT_THAT(text, HasSubstr("\n  rank 0: "));
+  if (communicator->size() > 1) {
+    EXPECT_THAT(text, HasSubstr("\n  " + others + ": scan of float32[3]"));
+  }
 }
 
-TEST(Communicator, FortranHandlesComeBackAsDuplicates) {
-  const auto reversed = CommunicatorView::world().split(0, -world_rank());
-  const auto copy = Communicator::from_fortran(fortran_handle(reversed.handle()));
-  int relation = MPI_UNEQUAL;
-  MPI_Comm_compare(copy.handle(), reversed.handle(), &relation);
-  EXPECT_EQ(relation, MPI_CONGRUENT);
-  EXPECT_EQ(copy.rank(), world_size() - 1 - world_rank());
-  EXPECT_THROW(static_cast<void>(Communicator::from_fortran(fortran_handle(MPI_COMM_NULL))), std::invalid_argument);
+TEST(Communicator, OneRankAgreesWithItself) {
+  const auto communicator = Communicator::adopt(world().split(world().rank(), 0));
+  EXPECT_EQ(communicator->size(), 1);
+  expect_agrees(*communicator);
+  communicator->raise_alarm("no other rank");
+  expect_agrees(*communicator);
+  EXPECT_THAT(disagreement(*communicator, "odd"), HasSubstr("rank 0: odd"));
+}
+
+TEST(Communicator, RejectsOperationsWhenClosed) {
+  const auto communicator = Communicator::over(world(), "gone");
+  communicator->close();
+  communicator->close();
+  EXPECT_TRUE(communicator->closed());
+  communicator->raise_alarm("too late");
+  try {
+    communicator->enter();
+    ADD_FAILURE() << "a closed communicator must throw";
+  } catch (const Disagreement& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'gone'"));
+  }
+}
+
+TEST(Communicator, MessagesOfTwoCommunicatorsDoNotMatch) {
+  const auto one = Communicator::over(world(), "one");
+  const auto two = Communicator::over(world(), "two");
+  // Some ranks may be one agreement ahead of the others in one communicator while they agree in the other.
+  expect_agrees(*one, 1);
+  expect_agrees(*two, 2);
+  expect_agrees(*two, 3);
+  expect_agrees(*one, 4);
+}
+
+TEST(Communicator, TransferTagsAreValidAndAboveControlTags) {
+  const auto communicator = Communicator::over(world());
+  std::set<int> seen;
+  for (int i = 0; i < 1000; ++i) {
+    const int tag = communicator->transfer_tag(communicator->next_transfer());
+    EXPECT_GE(tag, 256);
+    EXPECT_LE(tag, world().tag_upper_bound());
+    EXPECT_TRUE(seen.insert(tag).second);
+  }
+  EXPECT_LE(communicator->transfer_tag(std::int64_t{1} << 60), world().tag_upper_bound());
+  EXPECT_GE(communicator->transfer_tag(std::int64_t{1} << 60), 256);
+}
+
+// Each one uses four MPI communicators. MPICH supports about 2,000, so they must be freed.
+TEST(Communicator, HundredsCanBeCreatedAndFreed) {
+  for (int i = 0; i < 600; ++i) {
+    const auto communicator = Communicator::over(world());
+    if (i % 50 == 0) expect_agrees(*communicator);
+    if (i % 3 == 0) communicator->close();
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The table of element types against C++'s sizes and MPI's own.
+// Compares the table of element types with the sizes in C++ and MPI.
 #include "weft/mpi/datatype.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ const Expected kExpected[] = {
     {Datatype::kComplex128, sizeof(std::complex<double>), "complex128", false, true},
 };
 
-TEST(Datatype, EveryTypeHasItsSizeAndName) {
+TEST(Datatype, HasSizeAndName) {
   std::set<Datatype> seen;
   for (const auto& expected : kExpected) {
     EXPECT_EQ(size_of(expected.type), static_cast<std::int64_t>(expected.size)) << expected.name;
@@ -47,7 +47,7 @@ TEST(Datatype, EveryTypeHasItsSizeAndName) {
   EXPECT_EQ(seen.size(), static_cast<std::size_t>(kDatatypeCount));
 }
 
-TEST(Datatype, MpiAgreesOnTheSize) {
+TEST(Datatype, SizeMatchesMpi) {
   for (const auto& expected : kExpected) {
     int size = 0;
     MPI_Type_size(handle_of(expected.type), &size);

@@ -1,5 +1,5 @@
-// Direct reductions against loops over what each rank put in: lengths around the borders of blocks and chunks, several
-// operations under way at once, and results that are bit-identical on all ranks.
+// Compares direct reductions with loops over the input of each rank: lengths around block and chunk boundaries, several
+// operations in flight at once, and bit-identical results on all ranks.
 #include "weft/mpi/direct_reduce.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/mpi/finish.h"
 #include "tests/mpi/scoped_options.h"
 
 namespace weft::mpi {
@@ -25,14 +26,9 @@ std::vector<std::int64_t> values(int rank, std::int64_t count, std::int64_t firs
   return result;
 }
 
-void finish(Operation& operation) {
-  while (!operation.advance()) {
-  }
-}
-
 class DirectReduce : public testing::Test {
  protected:
-  const Communicator comm_ = CommunicatorView::world().dup("direct");
+  const UniqueComm comm_ = CommView::world().dup("direct");
   const int rank_ = comm_.rank();
   const int size_ = comm_.size();
   TagSequence tags_{comm_.tag_upper_bound()};
@@ -47,7 +43,7 @@ class DirectReduce : public testing::Test {
 };
 
 TEST_F(DirectReduce, AllReduceOfAnyLength) {
-  // 256 KiB of int64 make a block; a chunk has one for each rank, and three of them are under way at a time.
+  // A block is 256 KiB of int64. A chunk has one block per rank, and three chunks are in flight at a time.
   const std::int64_t block = (256 << 10) / 8;
   for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{size_ - 1}, std::int64_t{size_ + 1},
                                    block - 1, block * size_, block * size_ + 1, 7 * block * size_ + 13}) {
@@ -57,7 +53,7 @@ TEST_F(DirectReduce, AllReduceOfAnyLength) {
   }
 }
 
-TEST_F(DirectReduce, SeveralAtOnceEndInAnyOrder) {
+TEST_F(DirectReduce, ConcurrentOperationsFinishInAnyOrder) {
   constexpr int kOperations = 5;
   const std::int64_t count = 100'003;
   std::vector<std::vector<std::int64_t>> data;
@@ -68,7 +64,7 @@ TEST_F(DirectReduce, SeveralAtOnceEndInAnyOrder) {
   }
   std::vector<bool> done(kOperations, false);
   while (std::find(done.begin(), done.end(), false) != done.end()) {
-    for (int i = 0; i < kOperations; ++i) {  // every rank begins with another one
+    for (int i = 0; i < kOperations; ++i) {  // every rank starts with a different one
       const auto which = static_cast<std::size_t>((i + rank_) % kOperations);
       if (!done[which]) done[which] = operations[which]->advance();
     }
@@ -76,7 +72,7 @@ TEST_F(DirectReduce, SeveralAtOnceEndInAnyOrder) {
   for (int i = 0; i < kOperations; ++i) EXPECT_EQ(data[static_cast<std::size_t>(i)], sum(count, i));
 }
 
-TEST_F(DirectReduce, BitIdenticalOnAllRanksAndNaNTravels) {
+TEST_F(DirectReduce, BitIdenticalOnAllRanksAndKeepsNaN) {
   const std::int64_t count = 50'001;
   std::vector<float> data(index(count));
   for (std::int64_t i = 0; i < count; ++i) data[index(i)] = std::sin(static_cast<float>(i + 31 * rank_)) * 1e3F;
@@ -88,7 +84,7 @@ TEST_F(DirectReduce, BitIdenticalOnAllRanksAndNaNTravels) {
   EXPECT_TRUE(std::isnan(data[17]));
 }
 
-TEST_F(DirectReduce, OtherReductionsAndHalf) {
+TEST_F(DirectReduce, SupportsOtherReductionsAndHalf) {
   std::vector<std::int64_t> largest = values(rank_, 1000);
   finish(*direct_all_reduce(largest.data(), 1000, Datatype::kInt64, ReduceOp::kMax, comm_, tags_));
   for (std::int64_t i = 0; i < 1000; ++i) {
@@ -121,11 +117,11 @@ TEST_F(DirectReduce, ReduceScatterOfUnevenBlocks) {
     std::vector<std::int64_t> out(index(counts[index(rank_)]), -1);
     finish(*direct_reduce_scatter(blocks, counts, out.data(), Datatype::kInt64, ReduceOp::kSum, comm_, tags_));
     EXPECT_EQ(out, sum(counts[index(rank_)], mine));
-    EXPECT_EQ(whole, values(rank_, total)) << "the input was changed";
+    EXPECT_EQ(whole, values(rank_, total)) << "must not change the input";
   }
 }
 
-TEST(TagSequence, ComesBackAfterTheLargestTag) {
+TEST(TagSequence, WrapsAroundAfterTheLargestTag) {
   TagSequence tags(9);
   const std::int64_t first = tags.take(8);
   EXPECT_EQ(tags.tag(first), 0);

@@ -1,4 +1,4 @@
-// Environment beside an MPI that somebody else, here tests/mpi_main.cpp, has initialised and will finalise.
+// Environment in a program whose main(), here tests/mpi_main.cpp, initialises and finalises MPI.
 #include "weft/mpi/environment.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ TEST(Environment, IsAliveBetweenInitAndFinalize) {
   EXPECT_TRUE(Environment::alive());
 }
 
-TEST(Environment, LeavesSomebodyElsesMpiRunning) {
+TEST(Environment, DoesNotFinaliseMpiThatItDidNotInitialise) {
   {
     const Environment first;
     const Environment second;
@@ -30,16 +30,16 @@ TEST(Environment, LeavesSomebodyElsesMpiRunning) {
   EXPECT_EQ(MPI_Barrier(MPI_COMM_WORLD), MPI_SUCCESS);
 }
 
-TEST(Environment, TellsTheThreadLevelThatMpiGave) {
+TEST(Environment, ReportsTheThreadLevelOfMpi) {
   int level = 0;
   MPI_Query_thread(&level);
-  ASSERT_EQ(level, MPI_THREAD_MULTIPLE);  // mpi_main.cpp insists on it
+  ASSERT_EQ(level, MPI_THREAD_MULTIPLE);  // mpi_main.cpp requires it
   EXPECT_EQ(Environment::thread_level(), "MPI_THREAD_MULTIPLE");
   EXPECT_TRUE(Environment::thread_multiple());
   EXPECT_NO_THROW(Environment::require_thread_multiple("the test"));
 }
 
-TEST(Environment, NamesLibraryStandardAndMachine) {
+TEST(Environment, ReportsLibraryStandardAndHost) {
   EXPECT_THAT(Environment::library_version(),
               testing::AnyOf(testing::HasSubstr("Open MPI"), testing::HasSubstr("MPICH")));
   EXPECT_THAT(Environment::standard_version(), testing::MatchesRegex("[3-9]\\.[0-9]"));

@@ -1,5 +1,5 @@
-// Exchanges of pieces: to oneself, empty, uneven, in chunks, and several between the same two ranks.
-#include "weft/mpi/exchange.h"
+// exchange(): pieces to the same rank, empty and uneven pieces, chunks, and several pieces between two ranks.
+#include "weft/mpi/message/exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/mpi/finish.h"
 #include "tests/mpi/scoped_options.h"
 
 namespace weft::mpi {
@@ -14,12 +15,7 @@ namespace {
 
 constexpr int kTag = 5;
 
-void finish(Operation& operation) {
-  while (!operation.advance()) {
-  }
-}
-
-// How many bytes one rank sends another; nothing from even to odd ranks.
+// Number of bytes from one rank to another; even ranks send nothing to odd ranks.
 std::size_t bytes(int from, int to) {
   return from % 2 == 0 && to % 2 == 1 ? 0 : static_cast<std::size_t>(11 * from + to + 1);
 }
@@ -30,10 +26,10 @@ std::vector<char> piece(int from, int to) {
 class Exchange : public testing::TestWithParam<std::int64_t> {
  protected:
   const ScopedOptions options_{[](Options& options) { options.max_count = GetParam(); }};
-  const Communicator comm_ = CommunicatorView::world().dup("exchange");
+  const UniqueComm comm_ = CommView::world().dup("exchange");
 };
 
-TEST_P(Exchange, EverybodyWithEverybody) {
+TEST_P(Exchange, AllRanksExchangeWithAllRanks) {
   const int me = comm_.rank();
   std::vector<std::vector<char>> sent, received;
   for (int peer = 0; peer < comm_.size(); ++peer) {
@@ -63,19 +59,19 @@ TEST_P(Exchange, PiecesBetweenTwoRanksKeepTheirOrder) {
   EXPECT_EQ(got_second, std::vector<char>(20, static_cast<char>(100 + previous)));
 }
 
-// The receiver expected 20 bytes. Failed before lengths were looked at: the short piece left old bytes unnoticed.
-TEST_P(Exchange, OtherLengthsAreReportedAndTheNextExchangeIsRight) {
+// The receiver expects 20 bytes. Before lengths were checked, a short piece left stale bytes unnoticed.
+TEST_P(Exchange, ReportsWrongLengthsAndTheNextExchangeWorks) {
   if (comm_.size() == 1) GTEST_SKIP() << "needs another rank";
   const int next = (comm_.rank() + 1) % comm_.size();
   const int previous = (comm_.rank() + comm_.size() - 1) % comm_.size();
   const std::vector<char> sent(24, static_cast<char>(comm_.rank()));
   for (const std::int64_t wrong :
-       {19, 21}) {  // as many chunks of 7 as 20 bytes have, or the difference would be a wait
+       {19, 21}) {  // the same number of chunks of 7 as for 20 bytes; otherwise a rank would wait
     std::vector<char> got(20);
     const auto operation = exchange({{next, sent.data(), wrong}}, {{previous, got.data(), 20}}, kTag, comm_);
     try {
       finish(*operation);
-      FAIL() << wrong << " bytes were taken for 20";
+      FAIL() << wrong << " bytes were accepted for 20";
     } catch (const LengthMismatch& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("rank " + std::to_string(previous) + " sent"));
     }
@@ -84,7 +80,7 @@ TEST_P(Exchange, OtherLengthsAreReportedAndTheNextExchangeIsRight) {
   }
 }
 
-TEST_P(Exchange, OtherLengthsToOneselfAreRefused) {
+TEST_P(Exchange, RejectsWrongLengthsToTheSameRank) {
   const std::vector<char> sent(3, 'a');
   std::vector<char> got(4, 'b');
   const auto start = [&] {

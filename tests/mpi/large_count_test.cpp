@@ -1,5 +1,5 @@
-// More than 2^31 elements, which no int can count, really sent: slow, and about 10 GB for two ranks, so only on demand:
-// WEFT_TEST_LARGE=1 ctest -L large.
+// Transfers of more than 2^31 elements, which do not fit an int. Slow, and needs about 10 GB for two ranks, so it runs
+// on demand only: WEFT_TEST_LARGE=1 ctest -L large.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int64_t kCount = (std::int64_t{1} << 31) + 12'345;
 
-// Every rank's data repeat a block whose length is prime, so that a chunk at a wrong place shows, and blocks can be
-// written and compared at the speed of memory.
+// The data of a rank repeats a block of prime length. A misplaced chunk is then detected, and blocks can be written and
+// compared at memory speed.
 constexpr std::int64_t kBlock = 1'048'573;
 using Block = std::vector<std::uint8_t>;
 
@@ -39,7 +39,7 @@ struct Buffer {
       std::memcpy(data.get() + i, block.data(), static_cast<std::size_t>(std::min(kBlock, count - i)));
     }
   }
-  // The first place, counted from `first`, of a block that differs; -1 if there is none.
+  // The offset from `first` of the first block that differs, or -1.
   std::int64_t first_difference(std::int64_t first, std::int64_t count, const Block& block) const {
     for (std::int64_t i = 0; i < count; i += kBlock) {
       const auto size = static_cast<std::size_t>(std::min(kBlock, count - i));
@@ -57,8 +57,8 @@ class LargeCount : public testing::Test {
   }
 };
 
-TEST_F(LargeCount, Broadcast) {
-  const auto world = CommunicatorView::world();
+TEST_F(LargeCount, BroadcastIsComplete) {
+  const auto world = CommView::world();
   const int root = world.size() - 1;
   Buffer buffer(kCount);
   buffer.fill(block_of(world.rank()), kCount);
@@ -66,8 +66,8 @@ TEST_F(LargeCount, Broadcast) {
   EXPECT_EQ(buffer.first_difference(0, kCount, block_of(root)), -1);
 }
 
-TEST_F(LargeCount, AllReduceMax) {
-  const auto world = CommunicatorView::world();
+TEST_F(LargeCount, AllReduceMaxIsComplete) {
+  const auto world = CommView::world();
   Buffer buffer(kCount);
   buffer.fill(block_of(world.rank()), kCount);
   all_reduce(buffer.data.get(), buffer.data.get(), kCount, Datatype::kUInt8, ReduceOp::kMax, world);
@@ -79,10 +79,10 @@ TEST_F(LargeCount, AllReduceMax) {
   EXPECT_EQ(buffer.first_difference(0, kCount, largest), -1);
 }
 
-TEST_F(LargeCount, AllGatherWithUnevenCounts) {
-  const auto world = CommunicatorView::world();
+TEST_F(LargeCount, AllGatherSupportsUnevenCounts) {
+  const auto world = CommView::world();
   std::vector<std::int64_t> counts(static_cast<std::size_t>(world.size()), 1000);
-  counts.front() = kCount;  // one rank's part alone is beyond int
+  counts.front() = kCount;  // the part of one rank alone exceeds an int
   const std::int64_t mine = counts[static_cast<std::size_t>(world.rank())];
   Buffer in(mine);
   in.fill(block_of(world.rank()), mine);

@@ -1,17 +1,17 @@
-// Who starts and ends MPI: this program has no MPI_Init of its own, and each case ends the process.
+// Initialisation and finalisation of MPI. This program does not call MPI_Init itself, and each case exits the process.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
 #include <cstdlib>
 
-#include "weft/mpi/communicator.h"
+#include "weft/mpi/comm.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
 
 namespace weft::mpi {
 namespace {
 
-// MPI starts once per process, so every case runs in a child of its own, as a singleton without mpirun.
+// MPI can be initialised once per process, so every case runs in a child process, as a singleton without mpirun.
 class Lifetime : public testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -19,7 +19,7 @@ class Lifetime : public testing::Test {
 
 [[noreturn]] void leave(bool good) { std::exit(good ? 0 : 1); }
 
-TEST_F(Lifetime, OwnerStartsAndEndsMpi) {
+TEST_F(Lifetime, EnvironmentInitialisesAndFinalisesMpi) {
   EXPECT_EXIT(
       {
         if (Environment::alive()) leave(false);
@@ -33,17 +33,17 @@ TEST_F(Lifetime, OwnerStartsAndEndsMpi) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(Lifetime, EnsureStartsOnceAndEndsAtExit) {
+TEST_F(Lifetime, EnsureInitialisesOnceAndFinalisesAtExit) {
   EXPECT_EXIT(
       {
         Environment::ensure();
         Environment::ensure();
-        leave(CommunicatorView::world().size() == 1);  // the handler that ensure() registered finalises
+        leave(CommView::world().size() == 1);  // the handler that ensure() registered finalises
       },
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(Lifetime, StartingAgainAfterTheEndThrows) {
+TEST_F(Lifetime, InitialisingAfterFinaliseThrows) {
   EXPECT_EXIT(
       {
         Environment::ensure();
@@ -61,12 +61,12 @@ TEST_F(Lifetime, StartingAgainAfterTheEndThrows) {
 TEST_F(Lifetime, CommunicatorsMayOutliveMpi) {
   EXPECT_EXIT(
       {
-        Communicator survivor;
+        UniqueComm survivor;
         {
           const Environment owner;
-          survivor = CommunicatorView::world().dup("survivor");
+          survivor = CommView::world().dup("survivor");
         }
-        survivor = Communicator();  // must not call MPI_Comm_free any more
+        survivor = UniqueComm();  // must not call MPI_Comm_free after MPI_Finalize
         leave(true);
       },
       testing::ExitedWithCode(0), "");

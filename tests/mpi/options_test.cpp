@@ -1,4 +1,4 @@
-// What the environment variables mean, and which values are refused.
+// Environment variables: their meaning and the rejected values.
 #include "weft/mpi/options.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class OptionsTest : public testing::Test {
   }
 };
 
-TEST_F(OptionsTest, DefaultsAreAsDocumented) {
+TEST_F(OptionsTest, HasDocumentedDefaults) {
   const Options options = Options::from_environment();
   EXPECT_EQ(options.timeout, milliseconds(300'000));
   EXPECT_EQ(options.warn_after, milliseconds(30'000));
@@ -45,7 +45,7 @@ TEST_F(OptionsTest, DefaultsAreAsDocumented) {
 
 TEST_F(OptionsTest, EachVariableSetsItsOption) {
   EXPECT_EQ(with("WEFT_TIMEOUT", "2.5").timeout, milliseconds(2500));
-  EXPECT_EQ(Options::from_environment().warn_after, milliseconds(1250)) << "a warning comes before the end";
+  EXPECT_EQ(Options::from_environment().warn_after, milliseconds(1250)) << "the warning precedes the timeout";
   EXPECT_EQ(with("WEFT_WARN", "0.1").warn_after, milliseconds(100));
   EXPECT_TRUE(with("WEFT_DEBUG", "1").debug);
   EXPECT_FALSE(with("WEFT_CHECK", "0").check);
@@ -56,8 +56,8 @@ TEST_F(OptionsTest, EachVariableSetsItsOption) {
 
 TEST_F(OptionsTest, EmptyMeansUnset) { EXPECT_EQ(with("WEFT_TIMEOUT", "").timeout, milliseconds(300'000)); }
 
-TEST_F(OptionsTest, NonsenseIsRefusedByName) {
-  // A count beyond int would be cut off in every MPI call; an endless time does not fit into milliseconds.
+TEST_F(OptionsTest, RejectsInvalidValuesByName) {
+  // A count above int would be truncated in MPI calls; an infinite time does not fit into milliseconds.
   const std::pair<const char*, const char*> bad[] = {
       {"WEFT_TIMEOUT", "soon"}, {"WEFT_TIMEOUT", "-1"},           {"WEFT_TIMEOUT", "10s"}, {"WEFT_TIMEOUT", "nan"},
       {"WEFT_TIMEOUT", "inf"},  {"WEFT_WARN", "1e300"},           {"WEFT_DEBUG", "yes"},   {"WEFT_MAX_COUNT", "0"},
@@ -67,7 +67,7 @@ TEST_F(OptionsTest, NonsenseIsRefusedByName) {
     clear();
     try {
       static_cast<void>(with(name, value));
-      ADD_FAILURE() << name << "=" << value << " was taken";
+      ADD_FAILURE() << name << "=" << value << " was accepted";
     } catch (const std::invalid_argument& error) {
       EXPECT_THAT(error.what(), HasSubstr(name));
       EXPECT_THAT(error.what(), HasSubstr(std::string("'") + value + "'"));
@@ -75,7 +75,7 @@ TEST_F(OptionsTest, NonsenseIsRefusedByName) {
   }
 }
 
-TEST_F(OptionsTest, ChunksCoverEverythingOnceAndNothingOnce) {
+TEST_F(OptionsTest, ChunksCoverEachElementOnceAndEmptyTransfersOnce) {
   const ScopedOptions chunks([](Options& options) { options.max_count = 7; });
   for (std::int64_t total = 0; total < 50; ++total) {
     std::int64_t next = 0;

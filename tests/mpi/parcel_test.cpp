@@ -1,5 +1,5 @@
-// Parcels in a ring: every rank sends to the next and receives from the one before; alone, to itself.
-#include "weft/mpi/parcel.h"
+// Parcels in a ring: every rank sends to the next rank and receives from the previous one. One rank sends to itself.
+#include "weft/mpi/message/parcel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,16 +29,16 @@ Bytes content(int sender, std::int64_t size, int salt = 0) {
 
 class Parcels : public testing::Test {
  protected:
-  const std::shared_ptr<Team> team_ = Team::over(CommunicatorView::world(), "parcels");
-  const int rank_ = team_->rank();
-  const int size_ = team_->size();
+  const std::shared_ptr<Communicator> communicator_ = Communicator::over(CommView::world(), "parcels");
+  const int rank_ = communicator_->rank();
+  const int size_ = communicator_->size();
   const int after_ = (rank_ + 1) % size_;
   const int before_ = (rank_ + size_ - 1) % size_;
 
   [[nodiscard]] Request send(const Bytes& bytes, int tag, Direction direction = Direction::kForward, int dest = -1) {
     const auto owned = std::make_shared<Bytes>(bytes);
     const std::int64_t shape[] = {static_cast<std::int64_t>(bytes.size())};
-    return send_parcel(*team_, direction, dest < 0 ? after_ : dest, tag, label_for(Datatype::kUInt8, shape),
+    return send_parcel(*communicator_, direction, dest < 0 ? after_ : dest, tag, label_for(Datatype::kUInt8, shape),
                        owned->data(), owned);
   }
   static Bytes take(IncomingParcel& incoming) {
@@ -48,15 +48,15 @@ class Parcels : public testing::Test {
     return *bytes;
   }
   Bytes receive(int tag, Direction direction = Direction::kForward) {
-    IncomingParcel incoming(*team_, direction, before_, tag);
+    IncomingParcel incoming(*communicator_, direction, before_, tag);
     return take(incoming);
   }
-  void finish(Request& request) { request.wait({.operation = "send", .team = team_.get()}); }
+  void finish(Request& request) { request.wait({.operation = "send", .communicator = communicator_.get()}); }
 };
 
-TEST_F(Parcels, ArriveWholeInEverySize) {
+TEST_F(Parcels, ArriveCompleteInEverySize) {
   std::vector<std::int64_t> sizes{0, 1, 1000, kLarge};
-  for (std::int64_t size = 3780; size <= 4100; size += 4) sizes.push_back(size);  // around the largest inline one
+  for (std::int64_t size = 3780; size <= 4100; size += 4) sizes.push_back(size);  // around the inline limit
   for (const auto size : sizes) {
     Request request = send(content(rank_, size), 5);
     EXPECT_EQ(receive(5), content(before_, size)) << size;
@@ -64,14 +64,14 @@ TEST_F(Parcels, ArriveWholeInEverySize) {
   }
 }
 
-TEST_F(Parcels, LabelSaysWhatItCarries) {
+TEST_F(Parcels, LabelDescribesTheContent) {
   const std::vector<float> data(6, 1.5F);
   const std::int64_t shape[] = {2, 3};
   Label label = label_for(Datatype::kFloat32, shape);
   label.wants_grad = true;
   label.gradient_tag = 77;
-  Request request = send_parcel(*team_, Direction::kForward, after_, 4, label, data.data(), nullptr);
-  IncomingParcel incoming(*team_, Direction::kForward, before_, 4);
+  Request request = send_parcel(*communicator_, Direction::kForward, after_, 4, label, data.data(), nullptr);
+  IncomingParcel incoming(*communicator_, Direction::kForward, before_, 4);
   const Label& got = incoming.wait_label();
   EXPECT_EQ(got.type, Datatype::kFloat32);
   EXPECT_THAT(std::vector<std::int64_t>(got.sizes().begin(), got.sizes().end()), ElementsAre(2, 3));
@@ -87,18 +87,19 @@ TEST_F(Parcels, LabelSaysWhatItCarries) {
   finish(request);
 }
 
-TEST_F(Parcels, ScalarsAndEmptyTensorsAreShapesToo) {
+TEST_F(Parcels, SupportScalarsAndEmptyTensors) {
   const double scalar = rank_ + 0.5;
   const std::int64_t empty[] = {0, 3};
   const auto forward = Direction::kForward;
-  Request first = send_parcel(*team_, forward, after_, 1, label_for(Datatype::kFloat64, {}), &scalar, nullptr);
-  Request second = send_parcel(*team_, forward, after_, 2, label_for(Datatype::kFloat64, empty), nullptr, nullptr);
-  IncomingParcel one(*team_, Direction::kForward, before_, 1);
+  Request first = send_parcel(*communicator_, forward, after_, 1, label_for(Datatype::kFloat64, {}), &scalar, nullptr);
+  Request second =
+      send_parcel(*communicator_, forward, after_, 2, label_for(Datatype::kFloat64, empty), nullptr, nullptr);
+  IncomingParcel one(*communicator_, Direction::kForward, before_, 1);
   EXPECT_EQ(one.wait_label().describe(), "float64[]");
   double got = 0;
   one.receive_into(&got, nullptr);
   EXPECT_EQ(got, before_ + 0.5);
-  IncomingParcel two(*team_, Direction::kForward, before_, 2);
+  IncomingParcel two(*communicator_, Direction::kForward, before_, 2);
   EXPECT_EQ(two.wait_label().describe(), "float64[0, 3]");
   EXPECT_EQ(two.wait_label().bytes, 0);
   two.receive_into(nullptr, nullptr);
@@ -106,25 +107,25 @@ TEST_F(Parcels, ScalarsAndEmptyTensorsAreShapesToo) {
   finish(second);
 }
 
-TEST_F(Parcels, SixteenDimensionsGoSeventeenDoNot) {
+TEST_F(Parcels, SupportUpToSixteenDimensions) {
   const std::vector<std::int64_t> shape(17, 1);
   EXPECT_EQ(label_for(Datatype::kInt8, std::span(shape).first(16)).sizes().size(), 16U);
   try {
     static_cast<void>(label_for(Datatype::kInt8, shape));
-    ADD_FAILURE() << "17 dimensions fit into a label";
+    ADD_FAILURE() << "17 dimensions were accepted";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), HasSubstr("17"));
   }
 }
 
-TEST_F(Parcels, OfOneTagArriveInOrder) {
+TEST_F(Parcels, WithOneTagArriveInOrder) {
   std::vector<Request> requests;
   for (int i = 0; i < 10; ++i) requests.push_back(send(content(rank_, i % 2 == 0 ? kLarge : 10, i), 6));
   for (int i = 0; i < 10; ++i) EXPECT_EQ(receive(6), content(before_, i % 2 == 0 ? kLarge : 10, i)) << i;
   for (auto& request : requests) finish(request);
 }
 
-TEST_F(Parcels, OfTwoTagsAreReceivedInAnyOrder) {
+TEST_F(Parcels, WithTwoTagsCanBeReceivedInAnyOrder) {
   for (const std::int64_t size : {std::int64_t{10}, kLarge}) {
     Request first = send(content(rank_, size, 1), 1);
     Request second = send(content(rank_, size, 2), 2);
@@ -135,7 +136,7 @@ TEST_F(Parcels, OfTwoTagsAreReceivedInAnyOrder) {
   }
 }
 
-TEST_F(Parcels, DirectionsDoNotMeet) {
+TEST_F(Parcels, DirectionsAreSeparate) {
   Request forward = send(content(rank_, kLarge, 1), 9, Direction::kForward);
   Request backward = send(content(rank_, kLarge, 2), 9, Direction::kBackward);
   EXPECT_EQ(receive(9, Direction::kBackward), content(before_, kLarge, 2));
@@ -144,13 +145,13 @@ TEST_F(Parcels, DirectionsDoNotMeet) {
   finish(backward);
 }
 
-TEST_F(Parcels, AnySourceAndAnyTagFindTheRightPayload) {
-  // Large and small ones, from all ranks to rank 0 at once.
+TEST_F(Parcels, AnySourceAndAnyTagFindTheMatchingPayload) {
+  // Large and small parcels from all ranks to rank 0 at once.
   const auto size_from = [](int rank) { return rank % 2 == 0 ? kLarge + rank : 100 + rank; };
   Request request = send(content(rank_, size_from(rank_)), 40 + rank_, Direction::kForward, 0);
   std::vector<int> seen;
   for (int i = 0; rank_ == 0 && i < size_; ++i) {
-    IncomingParcel incoming(*team_, Direction::kForward, std::nullopt, std::nullopt);
+    IncomingParcel incoming(*communicator_, Direction::kForward, std::nullopt, std::nullopt);
     const Bytes bytes = take(incoming);
     EXPECT_EQ(incoming.tag(), 40 + incoming.source());
     EXPECT_EQ(bytes, content(incoming.source(), size_from(incoming.source())));
@@ -163,24 +164,24 @@ TEST_F(Parcels, AnySourceAndAnyTagFindTheRightPayload) {
   finish(request);
 }
 
-TEST_F(Parcels, TwoSendersOfOneTagKeepTheirPayloadsApart) {
+TEST_F(Parcels, PayloadsOfTwoSendersWithOneTagAreNotMixed) {
   std::vector<Request> requests;
   for (int i = 0; i < 4; ++i) requests.push_back(send(content(rank_, kLarge, i), 3, Direction::kForward, 0));
   std::vector<int> next(static_cast<std::size_t>(size_), 0);
   for (int i = 0; rank_ == 0 && i < 4 * size_; ++i) {
-    IncomingParcel incoming(*team_, Direction::kForward, std::nullopt, 3);
+    IncomingParcel incoming(*communicator_, Direction::kForward, std::nullopt, 3);
     const Bytes bytes = take(incoming);
     EXPECT_EQ(bytes, content(incoming.source(), kLarge, next[static_cast<std::size_t>(incoming.source())]++));
   }
   for (auto& request : requests) finish(request);
 }
 
-TEST_F(Parcels, DiscardedOnesMakeRoomForTheNext) {
+TEST_F(Parcels, DiscardLeavesTheNextParcelIntact) {
   for (const std::int64_t size : {std::int64_t{10}, kLarge}) {
     Request unwanted = send(content(rank_, size, 1), 8);
     Request wanted = send(content(rank_, size, 2), 8);
     {
-      IncomingParcel incoming(*team_, Direction::kForward, before_, 8);
+      IncomingParcel incoming(*communicator_, Direction::kForward, before_, 8);
       incoming.wait_label();
       incoming.discard();
     }
@@ -190,7 +191,7 @@ TEST_F(Parcels, DiscardedOnesMakeRoomForTheNext) {
   }
 }
 
-TEST_F(Parcels, TravelInChunks) {
+TEST_F(Parcels, AreSentInChunks) {
   const ScopedOptions chunks([](Options& options) { options.max_count = 1000; });
   for (const std::int64_t size : {3000, 9999, 10'000, 10'001}) {
     Request first = send(content(rank_, size, 1), 1);
@@ -202,37 +203,37 @@ TEST_F(Parcels, TravelInChunks) {
   }
 }
 
-TEST_F(Parcels, SenderKeepsItsBufferWhileItIsRead) {
+TEST_F(Parcels, SendKeepsItsBufferAlive) {
   const auto data = std::make_shared<Bytes>(content(rank_, kLarge));
   const std::int64_t shape[] = {kLarge};
   const Label label = label_for(Datatype::kUInt8, shape);
-  Request request = send_parcel(*team_, Direction::kForward, after_, 1, label, data->data(), data);
+  Request request = send_parcel(*communicator_, Direction::kForward, after_, 1, label, data->data(), data);
   EXPECT_TRUE(data.use_count() > 1 || request.done());
   EXPECT_EQ(receive(1), content(before_, kLarge));
   finish(request);
   EXPECT_EQ(data.use_count(), 1);
 }
 
-TEST_F(Parcels, ReceiveThatTimesOutLeavesTheTeamUsable) {
+TEST_F(Parcels, TimedOutReceiveLeavesTheCommunicatorUsable) {
   {
     const ScopedOptions hurry([](Options& options) { options.timeout = std::chrono::milliseconds(200); });
-    IncomingParcel incoming(*team_, Direction::kForward, before_, 2);
+    IncomingParcel incoming(*communicator_, Direction::kForward, before_, 2);
     EXPECT_FALSE(incoming.arrived());
     try {
       incoming.wait_label();
-      ADD_FAILURE() << "nobody has sent";
+      ADD_FAILURE() << "no rank has sent";
     } catch (const TimeoutError& error) {
       EXPECT_THAT(error.what(), HasSubstr("recv"));
       EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(rank_) + " "));
-      EXPECT_THAT(error.what(), HasSubstr("nothing came from rank " + std::to_string(before_)));
+      EXPECT_THAT(error.what(), HasSubstr("no message from rank " + std::to_string(before_)));
     }
   }
-  CommunicatorView::world().barrier();
+  CommView::world().barrier();
   Request request = send(content(rank_, kLarge), 2);
-  EXPECT_EQ(receive(2), content(before_, kLarge)) << "the receive given up must not have taken it";
+  EXPECT_EQ(receive(2), content(before_, kLarge)) << "the cancelled receive must not consume the parcel";
   finish(request);
-  team_->enter();
-  EXPECT_TRUE(team_->agree(Direction::kForward, {.signature = 1}).same_call());
+  communicator_->enter();
+  EXPECT_TRUE(communicator_->agree(Direction::kForward, {.signature = 1}).same_call());
 }
 
 }  // namespace

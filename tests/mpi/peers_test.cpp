@@ -1,5 +1,4 @@
-// Who is still there. That a killed rank is named is tested with a real job, by
-// tests/python/process_group_killed_test.py.
+// Peers with all processes alive. tests/python/process_group/killed_test.py kills a rank of a real job.
 #include "weft/mpi/peers.h"
 
 #include <gtest/gtest.h>
@@ -9,12 +8,12 @@
 namespace weft::mpi {
 namespace {
 
-TEST(Peers, EverybodyIsAlive) {
-  const Communicator comm = CommunicatorView::world().dup("peers");
+TEST(Peers, AcceptsLiveProcesses) {
+  const UniqueComm comm = CommView::world().dup("peers");
   const Peers peers(comm);
   EXPECT_NO_THROW(peers.require_alive());
   EXPECT_NO_THROW(Peers().require_alive());
-  comm.barrier();  // nobody leaves while others look
+  comm.barrier();  // no rank exits while others check
 }
 
 }  // namespace

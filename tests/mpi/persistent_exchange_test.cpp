@@ -1,5 +1,5 @@
-// Exchanges by requests made once: repeated, in chunks, several under way at a time, of wrong length, and abandoned.
-#include "weft/mpi/persistent_exchange.h"
+// PersistentExchange: repeated, in chunks, several in flight at a time, with wrong lengths, and abandoned.
+#include "weft/mpi/message/persistent_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/mpi/finish.h"
 #include "tests/mpi/scoped_options.h"
 
 namespace weft::mpi {
@@ -18,19 +19,14 @@ namespace {
 constexpr int kTag = 5;
 constexpr std::int64_t kBytes = 20;
 
-void finish(Operation& operation) {
-  while (!operation.advance()) {
-  }
-}
-
 class Persistent : public testing::TestWithParam<std::int64_t> {
  protected:
-  // To the next rank, from the previous one.
+  // Sends to the next rank and receives from the previous one.
   struct Ring {
     std::vector<char> sent = std::vector<char>(24);
     std::vector<char> got = std::vector<char>(24);
 
-    // In place: the requests know where it lies.
+    // Written in place, because the requests refer to this memory.
     void set(const std::vector<char>& content) { std::copy(content.begin(), content.end(), sent.begin()); }
   };
 
@@ -40,7 +36,7 @@ class Persistent : public testing::TestWithParam<std::int64_t> {
                                                 std::vector<Incoming>{{previous_, ring->got.data(), kBytes}}, kTag,
                                                 comm_, ring);
   }
-  // What rank `from` sends the `round`-th time.
+  // The data that rank `from` sends in round `round`.
   static std::vector<char> content(int from, int round) {
     std::vector<char> result(24);
     std::iota(result.begin(), result.end(), static_cast<char>(10 * from + round));
@@ -52,12 +48,12 @@ class Persistent : public testing::TestWithParam<std::int64_t> {
   }
 
   const ScopedOptions options_{[](Options& options) { options.max_count = GetParam(); }};
-  const Communicator comm_ = CommunicatorView::world().dup("persistent");
+  const UniqueComm comm_ = CommView::world().dup("persistent");
   const int next_ = (comm_.rank() + 1) % comm_.size();
   const int previous_ = (comm_.rank() + comm_.size() - 1) % comm_.size();
 };
 
-TEST_P(Persistent, StartsAgainAndAgain) {
+TEST_P(Persistent, StartsRepeatedly) {
   const auto ring = std::make_shared<Ring>();
   const auto exchange = around(ring);
   EXPECT_FALSE(exchange->under_way());
@@ -72,7 +68,7 @@ TEST_P(Persistent, StartsAgainAndAgain) {
   }
 }
 
-TEST_P(Persistent, TwoUnderWayKeepTheirOrder) {
+TEST_P(Persistent, TwoInFlightKeepTheirOrder) {
   const auto first = std::make_shared<Ring>();
   const auto second = std::make_shared<Ring>();
   const auto one = around(first);
@@ -89,14 +85,14 @@ TEST_P(Persistent, TwoUnderWayKeepTheirOrder) {
   }
 }
 
-TEST_P(Persistent, OtherLengthsAreReportedAndTheNextExchangeIsRight) {
-  for (const std::int64_t wrong : {19, 21}) {  // as many chunks of 7 as 20 bytes have
+TEST_P(Persistent, ReportsWrongLengthsAndTheNextExchangeWorks) {
+  for (const std::int64_t wrong : {19, 21}) {  // the same number of chunks of 7 as for 20 bytes
     const auto ring = std::make_shared<Ring>();
     const auto exchange = around(ring, wrong);
     exchange->start();
     try {
       finish(*exchange);
-      FAIL() << wrong << " bytes were taken for 20";
+      FAIL() << wrong << " bytes were accepted for 20";
     } catch (const LengthMismatch& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("rank " + std::to_string(previous_) + " sent"));
     }
@@ -109,9 +105,9 @@ TEST_P(Persistent, OtherLengthsAreReportedAndTheNextExchangeIsRight) {
   }
 }
 
-// Rank 0 sends only when the others have given up: their memory must be there all the same.
-TEST_P(Persistent, OneThatIsGivenUpKeepsItsMemory) {
-  const std::size_t before = Request::graveyard_size();
+// Rank 0 sends only after the other ranks have given up. Their memory must still be alive.
+TEST_P(Persistent, AbandonedExchangeKeepsItsMemory) {
+  const std::size_t before = Request::abandoned_count();
   auto ring = std::make_shared<Ring>();
   const std::weak_ptr<Ring> memory = ring;
   auto exchange = around(ring);
@@ -126,7 +122,7 @@ TEST_P(Persistent, OneThatIsGivenUpKeepsItsMemory) {
   if (comm_.rank() == 0) exchange->start();
   if (exchange) finish(*exchange);
   if (ring) expect_round(*ring, 3);
-  while (Request::graveyard_size() > before) {
+  while (Request::abandoned_count() > before) {
   }
   EXPECT_EQ(memory.expired(), comm_.rank() == 1);
 }

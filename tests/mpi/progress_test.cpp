@@ -1,4 +1,4 @@
-// The progress thread: carries tasks on without anybody waiting, sleeps while idle, and survives its own end.
+// ProgressThread: advances tasks in the background and sleeps while idle.
 #include "weft/mpi/progress.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "weft/mpi/communicator.h"
+#include "weft/mpi/comm.h"
 #include "weft/mpi/direct_reduce.h"
 
 namespace weft::mpi {
@@ -27,8 +27,8 @@ void until_idle() {
   while (ProgressThread::instance().pending() > 0) std::this_thread::sleep_for(1ms);
 }
 
-TEST(Progress, CarriesOnWhatNobodyWaitsFor) {
-  const Communicator comm = CommunicatorView::world().dup("progress");
+TEST(Progress, AdvancesTasksInTheBackground) {
+  const UniqueComm comm = CommView::world().dup("progress");
   TagSequence tags(comm.tag_upper_bound());
   std::vector<float> data(200'000, 1);
   const std::shared_ptr<Operation> operation =
@@ -64,13 +64,13 @@ TEST(Progress, SleepsWhileIdle) {
   EXPECT_LT(cpu_seconds() - before, 0.01);
 }
 
-TEST(Progress, WaitsSparinglyForOthers) {
+TEST(Progress, PollsRarelyWhileWaitingForOtherRanks) {
   std::atomic<bool> over{false};
   ProgressThread::instance().add([&] { return over.load(); });
   std::this_thread::sleep_for(200ms);
   const double before = cpu_seconds();
   std::this_thread::sleep_for(1s);
-  EXPECT_LT(cpu_seconds() - before, 0.15);  // polls every half millisecond
+  EXPECT_LT(cpu_seconds() - before, 0.15);  // it polls every half millisecond
   over = true;
   until_idle();
 }

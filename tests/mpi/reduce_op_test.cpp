@@ -1,4 +1,4 @@
-// Every reduction on every element type across the ranks, against a loop over what each rank put in.
+// Compares every reduction on every element type with a loop over the input of each rank.
 #include "weft/mpi/reduce_op.h"
 
 #include <gmock/gmock.h>
@@ -9,10 +9,14 @@
 #include <stdexcept>
 #include <vector>
 
-#include "weft/mpi/communicator.h"
-#include "weft/mpi/half.h"
+#include "weft/mpi/comm.h"
+#include "weft/numeric/half.h"
 
 namespace weft::mpi {
+
+using numeric::BFloat16;
+using numeric::Float16;
+
 namespace {
 
 constexpr int kLength = 24;
@@ -25,7 +29,7 @@ constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat1
 template <class T>
 constexpr bool kIsComplex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
-// The type that the expectation is computed in.
+// The type in which the expected value is computed.
 template <class T>
 using Wide = std::conditional_t<kIsComplex<T>, std::complex<double>,
                                 std::conditional_t<std::is_integral_v<T>, std::int64_t, double>>;
@@ -45,7 +49,7 @@ T narrow(Wide<T> value) {
     return static_cast<T>(value);
 }
 
-// Small whole numbers: no reduction of them rounds or overflows, in any type and order.
+// Small integers: no reduction of them rounds or overflows, in any type and order.
 template <class T>
 T input(int rank, int i) {
   const int number = (3 * i + 5 * rank + i * rank) % 4;
@@ -80,21 +84,21 @@ W fold(ReduceOp op, W a, W b) {
 
 template <class T>
 void expect_reduces(ReduceOp op, Datatype type) {
-  const auto world = CommunicatorView::world();
-  std::unique_ptr<T[]> in(new T[kLength]);  // not a vector, which packs bool
+  const auto world = CommView::world();
+  std::unique_ptr<T[]> in(new T[kLength]);  // not std::vector, which packs bool
   std::unique_ptr<T[]> out(new T[kLength]);
   for (int i = 0; i < kLength; ++i) in[i] = input<T>(world.rank(), i);
   ASSERT_EQ(MPI_Allreduce(in.get(), out.get(), kLength, handle_of(type), handle_of(op, type), world.handle()),
             MPI_SUCCESS);
   for (int i = 0; i < kLength; ++i) {
     Wide<T> expected = widen(input<T>(0, i));
-    // With one rank nothing is combined, and a number stays what it is under logical operations too.
+    // On one rank there is nothing to combine, so even logical operations keep the number.
     for (int rank = 1; rank < world.size(); ++rank) expected = fold(op, expected, widen(input<T>(rank, i)));
     EXPECT_EQ(widen(out[i]), widen(narrow<T>(expected))) << name_of(op) << " " << name_of(type) << " at " << i;
   }
 }
 
-// What the documentation says is defined, spelled out once more.
+// The combinations that the documentation lists as defined.
 bool should_work(ReduceOp op, Datatype type) {
   const bool is_float = type >= Datatype::kFloat16 && type <= Datatype::kFloat64;
   const bool is_complex_number = type == Datatype::kComplex64 || type == Datatype::kComplex128;
@@ -123,7 +127,7 @@ void expect_all_ops(Datatype type) {
     }
     try {
       static_cast<void>(handle_of(op, type));
-      ADD_FAILURE() << name_of(op) << " of " << name_of(type) << " should be refused";
+      ADD_FAILURE() << name_of(op) << " of " << name_of(type) << " should be rejected";
     } catch (const std::invalid_argument& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("'" + std::string(name_of(op)) + "'"));
       EXPECT_THAT(error.what(), testing::HasSubstr(std::string(name_of(type))));
@@ -131,23 +135,23 @@ void expect_all_ops(Datatype type) {
   }
 }
 
-TEST(ReduceOp, Bool) { expect_all_ops<bool>(Datatype::kBool); }
-TEST(ReduceOp, UInt8) { expect_all_ops<std::uint8_t>(Datatype::kUInt8); }
-TEST(ReduceOp, Int8) { expect_all_ops<std::int8_t>(Datatype::kInt8); }
-TEST(ReduceOp, Int16) { expect_all_ops<std::int16_t>(Datatype::kInt16); }
-TEST(ReduceOp, UInt16) { expect_all_ops<std::uint16_t>(Datatype::kUInt16); }
-TEST(ReduceOp, Int32) { expect_all_ops<std::int32_t>(Datatype::kInt32); }
-TEST(ReduceOp, UInt32) { expect_all_ops<std::uint32_t>(Datatype::kUInt32); }
-TEST(ReduceOp, Int64) { expect_all_ops<std::int64_t>(Datatype::kInt64); }
-TEST(ReduceOp, UInt64) { expect_all_ops<std::uint64_t>(Datatype::kUInt64); }
-TEST(ReduceOp, Half) { expect_all_ops<Float16>(Datatype::kFloat16); }
-TEST(ReduceOp, BrainFloat) { expect_all_ops<BFloat16>(Datatype::kBFloat16); }
-TEST(ReduceOp, Float) { expect_all_ops<float>(Datatype::kFloat32); }
-TEST(ReduceOp, Double) { expect_all_ops<double>(Datatype::kFloat64); }
-TEST(ReduceOp, ComplexFloat) { expect_all_ops<std::complex<float>>(Datatype::kComplex64); }
-TEST(ReduceOp, ComplexDouble) { expect_all_ops<std::complex<double>>(Datatype::kComplex128); }
+TEST(ReduceOp, BoolMatchesTheReference) { expect_all_ops<bool>(Datatype::kBool); }
+TEST(ReduceOp, UInt8MatchesTheReference) { expect_all_ops<std::uint8_t>(Datatype::kUInt8); }
+TEST(ReduceOp, Int8MatchesTheReference) { expect_all_ops<std::int8_t>(Datatype::kInt8); }
+TEST(ReduceOp, Int16MatchesTheReference) { expect_all_ops<std::int16_t>(Datatype::kInt16); }
+TEST(ReduceOp, UInt16MatchesTheReference) { expect_all_ops<std::uint16_t>(Datatype::kUInt16); }
+TEST(ReduceOp, Int32MatchesTheReference) { expect_all_ops<std::int32_t>(Datatype::kInt32); }
+TEST(ReduceOp, UInt32MatchesTheReference) { expect_all_ops<std::uint32_t>(Datatype::kUInt32); }
+TEST(ReduceOp, Int64MatchesTheReference) { expect_all_ops<std::int64_t>(Datatype::kInt64); }
+TEST(ReduceOp, UInt64MatchesTheReference) { expect_all_ops<std::uint64_t>(Datatype::kUInt64); }
+TEST(ReduceOp, HalfMatchesTheReference) { expect_all_ops<Float16>(Datatype::kFloat16); }
+TEST(ReduceOp, BrainFloatMatchesTheReference) { expect_all_ops<BFloat16>(Datatype::kBFloat16); }
+TEST(ReduceOp, FloatMatchesTheReference) { expect_all_ops<float>(Datatype::kFloat32); }
+TEST(ReduceOp, DoubleMatchesTheReference) { expect_all_ops<double>(Datatype::kFloat64); }
+TEST(ReduceOp, ComplexFloatMatchesTheReference) { expect_all_ops<std::complex<float>>(Datatype::kComplex64); }
+TEST(ReduceOp, ComplexDoubleMatchesTheReference) { expect_all_ops<std::complex<double>>(Datatype::kComplex128); }
 
-TEST(ReduceOp, NamesGoBothWays) {
+TEST(ReduceOp, NamesRoundTrip) {
   const char* names[] = {"sum", "mean", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor"};
   for (int i = 0; i < kReduceOpCount; ++i) {
     EXPECT_EQ(name_of(kOps[i]), names[i]);
@@ -157,10 +161,10 @@ TEST(ReduceOp, NamesGoBothWays) {
   EXPECT_EQ(reduce_op_from(""), std::nullopt);
 }
 
-// Element r is NaN on rank r and a number elsewhere; the last one is a number on all ranks.
+// Element r is NaN on rank r and a number on the others. The last element is a number on all ranks.
 template <class T>
 void expect_nan_wins(Datatype type) {
-  const auto world = CommunicatorView::world();
+  const auto world = CommView::world();
   const int size = world.size();
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax}) {
     std::vector<T> data(static_cast<std::size_t>(size) + 1, narrow<T>(world.rank() + 1));
@@ -172,17 +176,17 @@ void expect_nan_wins(Datatype type) {
   }
 }
 
-TEST(ReduceOp, NaNWinsWhereverItComesFrom) {
+TEST(ReduceOp, NaNOfAnyRankIsTheResult) {
   expect_nan_wins<Float16>(Datatype::kFloat16);
   expect_nan_wins<BFloat16>(Datatype::kBFloat16);
   expect_nan_wins<float>(Datatype::kFloat32);
   expect_nan_wins<double>(Datatype::kFloat64);
 }
 
-// A sum of n numbers rounded after every addition errs by at most n half-steps of the partial sums.
+// The error of a sum of n numbers, rounded after every addition, is at most n half-steps of the partial sums.
 template <class T>
 void expect_sum_within(Datatype type, double unit_roundoff) {
-  const auto world = CommunicatorView::world();
+  const auto world = CommView::world();
   const auto value = [](int rank, int i) { return narrow<T>(1 + 0.37 * rank + (rank % 2 == 0 ? 0.013 : -0.013) * i); };
   std::vector<T> data(kLength);
   for (int i = 0; i < kLength; ++i) data[static_cast<std::size_t>(i)] = value(world.rank(), i);
@@ -196,8 +200,8 @@ void expect_sum_within(Datatype type, double unit_roundoff) {
 
 template <class T>
 void expect_ties_to_even(Datatype type, float even) {
-  const auto world = CommunicatorView::world();
-  // Rank 0 has a number after which the format counts in steps of 2, rank 1 adds half a step; then the other way.
+  const auto world = CommView::world();
+  // Rank 0 has a number above which the format counts in steps of 2, and rank 1 adds half a step; then vice versa.
   T data[2] = {T::from_float(world.rank() == 0 ? even : 1), T::from_float(world.rank() == 0 ? 1 : even + 2)};
   MPI_Allreduce(MPI_IN_PLACE, data, 2, handle_of(type), handle_of(ReduceOp::kSum, type), world.handle());
   EXPECT_EQ(data[0].to_float(), even);
@@ -207,7 +211,7 @@ void expect_ties_to_even(Datatype type, float even) {
 TEST(ReduceOp, HalvesAreAddedInFloatAndRoundedToEven) {
   expect_sum_within<Float16>(Datatype::kFloat16, 0x1p-11);
   expect_sum_within<BFloat16>(Datatype::kBFloat16, 0x1p-8);
-  if (CommunicatorView::world().size() != 2) return;
+  if (CommView::world().size() != 2) return;
   expect_ties_to_even<Float16>(Datatype::kFloat16, 2048);
   expect_ties_to_even<BFloat16>(Datatype::kBFloat16, 256);
 }

@@ -1,4 +1,4 @@
-// Options for the length of a test, put back when it ends.
+// ScopedOptions: changes options for a scope and restores them at its end.
 #pragma once
 
 #include "weft/mpi/options.h"
@@ -7,7 +7,7 @@ namespace weft::mpi {
 
 class ScopedOptions {
  public:
-  // change(Options&) edits a copy of the options in force.
+  // change(Options&) edits a copy of the current options.
   template <class Change>
   explicit ScopedOptions(Change&& change) : before_(options()) {
     Options changed = before_;

@@ -1,4 +1,4 @@
-// What errors and waits say about the operation a thread is in.
+// The operation and call site in errors and warnings.
 #include "weft/mpi/waiter.h"
 
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "tests/mpi/scoped_options.h"
+#include "weft/mpi/communicator.h"
 #include "weft/mpi/error.h"
-#include "weft/mpi/team.h"
 
 namespace weft::mpi {
 namespace {
@@ -35,7 +35,7 @@ std::string timeout_text(const char* operation) {
   return "no timeout";
 }
 
-TEST(OperationScope, OutermostNamesTheCallAndItsPlace) {
+TEST(OperationScope, OutermostScopeNamesTheCallAndItsSite) {
   const OperationScope outer("all_reduce", nullptr);
   EXPECT_THAT(current_operation(), StartsWith("all_reduce called from "));
   EXPECT_THAT(call_site(), HasSubstr("waiter_test.cpp:"));
@@ -46,7 +46,7 @@ TEST(OperationScope, OutermostNamesTheCallAndItsPlace) {
   EXPECT_THAT(current_operation(), StartsWith("all_reduce "));
 }
 
-TEST(OperationScope, LeavesNothingBehind) {
+TEST(OperationScope, IsClearedAtItsEnd) {
   {
     const OperationScope scope("gather", nullptr);
   }
@@ -54,14 +54,14 @@ TEST(OperationScope, LeavesNothingBehind) {
   EXPECT_THAT(current_operation(), Not(HasSubstr("waiter_test.cpp")));
 }
 
-TEST(OperationScope, BelongsToItsThread) {
+TEST(OperationScope, AppliesToItsThreadOnly) {
   const OperationScope scope("scan", nullptr);
   std::string elsewhere;
   std::thread([&] { elsewhere = current_operation(); }).join();
   EXPECT_THAT(elsewhere, Not(HasSubstr("scan")));
 }
 
-TEST(OperationScope, BindingsTellTheirOwnCallSites) {
+TEST(OperationScope, BindingsCanProvideCallSites) {
   set_call_site_hook([](unsigned long, char* text, std::size_t capacity) -> std::size_t {
     const std::string site = "train.py:12";
     return site.copy(text, capacity);
@@ -73,16 +73,16 @@ TEST(OperationScope, BindingsTellTheirOwnCallSites) {
   set_call_site_hook(nullptr);
 }
 
-TEST(Waiter, NamesTheScopeThatItWaitsIn) {
-  const auto team = Team::world();
-  const OperationScope scope("all_to_all", team.get());
+TEST(Waiter, TimeoutNamesTheCurrentScope) {
+  const auto communicator = Communicator::world();
+  const OperationScope scope("all_to_all", communicator.get());
   const std::string text = timeout_text("agreement");
   EXPECT_THAT(text, HasSubstr("all_to_all called from"));
-  EXPECT_THAT(text, HasSubstr("rank " + std::to_string(team->rank()) + " "));
+  EXPECT_THAT(text, HasSubstr("rank " + std::to_string(communicator->rank()) + " "));
 }
 
-// A wait outside any operation used to leave its name behind, and every later operation was reported under it.
-TEST(Waiter, ForgetsItsNameAfterATimeout) {
+// A wait outside of any operation used to leave its name set, and later operations were reported under it.
+TEST(Waiter, ClearsItsNameAfterATimeout) {
   EXPECT_THAT(timeout_text("first wait"), HasSubstr("first wait"));
   EXPECT_THAT(current_operation(), Not(HasSubstr("first wait")));
   EXPECT_THAT(timeout_text("second wait"), HasSubstr("second wait"));
@@ -90,11 +90,11 @@ TEST(Waiter, ForgetsItsNameAfterATimeout) {
   EXPECT_THAT(current_operation(), StartsWith("reduce "));
 }
 
-// Where ranks outnumber cores MPI gives the core away in each test. The clock was looked at first after 2,000 of them,
-// so that waits ended seconds too late.
-TEST(Waiter, GivesUpInTimeHoweverLongItsTestsTake) {
+// If ranks outnumber cores, MPI yields the core in each test. The waiter used to check the clock only after 2,000
+// tests, so waits ended seconds too late.
+TEST(Waiter, TimesOutInTimeEvenIfTestsAreSlow) {
   using std::chrono::milliseconds;
-  Waiter waiter({.operation = "patience", .timeout = milliseconds(50)});
+  Waiter waiter({.operation = "test wait", .timeout = milliseconds(50)});
   int tests = 0;
   EXPECT_THROW(
       for (;; ++tests) {
@@ -105,17 +105,17 @@ TEST(Waiter, GivesUpInTimeHoweverLongItsTestsTake) {
   EXPECT_LE(tests, 50 / 2 + 16);
 }
 
-TEST(Waiter, WarnsOnceBeforeItGivesUp) {
+TEST(Waiter, WarnsOnceBeforeTheTimeout) {
   const ScopedOptions hurry([](Options& options) {
     options.timeout = std::chrono::milliseconds(300);
     options.warn_after = std::chrono::milliseconds(20);
   });
   testing::internal::CaptureStderr();
-  Waiter waiter({.operation = "patience"});
+  Waiter waiter({.operation = "test wait"});
   EXPECT_THROW(for (;;) waiter.idle(), TimeoutError);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("has waited"));
-  EXPECT_THAT(said, HasSubstr("patience"));
+  EXPECT_THAT(said, HasSubstr("test wait"));
   EXPECT_EQ(said.find("has waited"), said.rfind("has waited"));
 }
 

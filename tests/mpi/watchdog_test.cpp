@@ -1,4 +1,4 @@
-// The watchdog over calls into MPI that nothing can interrupt. It ends the process, so this is a program of its own.
+// The watchdog for MPI calls that cannot be interrupted. It aborts the process, so this is a separate program.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -27,12 +27,12 @@ class Watchdog : public testing::Test {
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-TEST_F(Watchdog, EndsAJobThatIsStuckInsideAnOperation) {
+TEST_F(Watchdog, AbortsAJobThatHangsInsideAnOperation) {
   EXPECT_DEATH(stay_inside_mpi(std::chrono::milliseconds(200), std::chrono::hours(1)),
-               "has waited .* all_reduce called from .*watchdog_test.cpp.*inside the operation, ending the job");
+               "has waited .* all_reduce called from .*watchdog_test.cpp.*inside the operation, aborting the job");
 }
 
-TEST_F(Watchdog, LetsShortCallsPass) {
+TEST_F(Watchdog, IgnoresShortCalls) {
   EXPECT_EXIT(
       {
         for (int i = 0; i < 3; ++i) stay_inside_mpi(std::chrono::hours(1), std::chrono::milliseconds(50));

@@ -1,4 +1,4 @@
-// A problem that fails where it is told to.
+// BombProblem: a problem that throws in a chosen call.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ class BombError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws in the n-th call of a function. Counts all calls.
+// Throws in the n-th call of a function and counts all calls.
 class BombProblem : public ModelProblem {
  private:
   template <class Work>
@@ -30,7 +30,7 @@ class BombProblem : public ModelProblem {
   int call = 1;
   std::map<std::string, int> calls;
 
-  // What TypedProblem makes of states; counted one layer above, so that every call of the solver is seen.
+  // Overrides the functions on State, not those on values, so that it counts every call of the solver.
   State initial() override {
     return after("initial", [&] { return TypedProblem::initial(); });
   }

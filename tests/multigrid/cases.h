@@ -1,4 +1,4 @@
-// A solve with ranks as threads, described and collected in one place.
+// Describes a test solve, runs it with threads as ranks and collects the results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ struct Case {
   bool announces_sizes = true;
 };
 
-// What all ranks found together.
+// The combined results of all ranks.
 struct Found {
-  std::vector<Vector> u;      // at fine points that are held; others are empty
-  std::vector<Vector> shown;  // to access()
+  std::vector<Vector> u;      // solution at the fine points that the solver holds; empty at others
+  std::vector<Vector> shown;  // arguments of access()
   std::vector<std::optional<double>> residuals;
   std::int64_t steps = 0;
   bool converged = false;
@@ -54,7 +54,7 @@ inline void collect(const Solver& solver, const ModelProblem& problem, const Sta
   found.converged = statistics.converged;
 }
 
-// `solves` times with the same solver; the last counts.
+// Solves `solves` times with the same solver and returns the last result.
 inline Found solve(const Model& model, const Case& setup, int solves = 1) {
   Found found;
   const auto points = static_cast<std::size_t>(setup.steps) + 1;

@@ -1,5 +1,5 @@
-// The self-test finds mistakes planted in a problem, and none in problems without.
-#include "weft/multigrid/check.h"
+// check_problem() detects errors in a problem and accepts correct problems.
+#include "weft/multigrid/problem/check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,13 +22,13 @@ TimeHierarchy hierarchy() {
 
 CheckReport check(Problem& problem) { return check_problem(problem, hierarchy()); }
 
-void expect_found(Problem& problem, const std::string& property) {
+void expect_detected(Problem& problem, const std::string& property) {
   const CheckReport report = check(problem);
   EXPECT_FALSE(report.ok) << report.text;
   EXPECT_THAT(report.text, HasSubstr("FAIL  " + property));
 }
 
-TEST(CheckProblem, FindsNothingWrongWithRightOnes) {
+TEST(CheckProblem, AcceptsCorrectProblems) {
   for (const Model& model : {pendulum(), shape_shifter(), diffusion()}) {
     ModelProblem problem(model);
     const CheckReport report = check(problem);
@@ -40,7 +40,7 @@ TEST(CheckProblem, FindsNothingWrongWithRightOnes) {
   EXPECT_TRUE(check(network).ok);
 }
 
-TEST(CheckProblem, StepThatDoesNotRepeat) {
+TEST(CheckProblem, DetectsStepThatIsNotReproducible) {
   Model model = pendulum();
   model.step = [inner = model.step, calls = std::make_shared<int>(0)](const Vector& u, const Step& step) {
     Vector next = inner(u, step);
@@ -48,29 +48,29 @@ TEST(CheckProblem, StepThatDoesNotRepeat) {
     return next;
   };
   ModelProblem problem(model);
-  expect_found(problem, "level 0: step() repeated gives the same");
+  expect_detected(problem, "level 0: step() is reproducible");
 }
 
-TEST(CheckProblem, StepThatThrowsOnACoarseLevel) {
+TEST(CheckProblem, DetectsStepThatThrowsOnACoarseLevel) {
   Model model = pendulum();
   model.step = [inner = model.step](const Vector& u, const Step& step) {
     if (step.level == 1) throw std::runtime_error("no weights for a coarse step");
     return inner(u, step);
   };
   ModelProblem problem(model);
-  expect_found(problem, "level 1: step() works: it threw: no weights for a coarse step");
+  expect_detected(problem, "level 1: step() works: it threw: no weights for a coarse step");
 }
 
-TEST(CheckProblem, StepThatDependsOnTheFinalFlag) {
+TEST(CheckProblem, DetectsStepThatDependsOnTheFinalFlag) {
   Model model = pendulum();
   model.step = [inner = model.step](const Vector& u, const Step& step) {
     return inner(step.final ? Vector{u[0] + 1, u[1]} : u, step);
   };
   ModelProblem problem(model);
-  expect_found(problem, "level 0: step() in the final sweep gives the same");
+  expect_detected(problem, "level 0: step() in the final sweep gives the same");
 }
 
-TEST(CheckProblem, StepThatWritesToItsArgument) {
+TEST(CheckProblem, DetectsStepThatWritesToItsArgument) {
   class Scribbler : public ModelProblem {
    public:
     using ModelProblem::ModelProblem;
@@ -82,93 +82,93 @@ TEST(CheckProblem, StepThatWritesToItsArgument) {
   };
   const Model model = pendulum();
   Scribbler problem(model);
-  expect_found(problem, "level 0: step() leaves its argument as it was");
+  expect_detected(problem, "level 0: step() does not modify its argument");
 }
 
-class Crooked : public ModelProblem {
+class Faulty : public ModelProblem {
  public:
   using ModelProblem::ModelProblem;
-  enum class Way { kCombine, kCombineInPlace, kNorm, kNormScaled, kPack, kSize, kUnpack } way = Way::kCombine;
+  enum class Defect { kCombine, kCombineInPlace, kNorm, kNormScaled, kPack, kSize, kUnpack } defect = Defect::kCombine;
 
   Vector combine(double a, const Vector& x, double b, const Vector& y) override {
-    Vector sum = ModelProblem::combine(a, x, way == Way::kCombine ? std::abs(b) : b, y);
+    Vector sum = ModelProblem::combine(a, x, defect == Defect::kCombine ? std::abs(b) : b, y);
     return sum;
   }
   State combine(double a, State x, double b, State y) override {
     State sum = TypedProblem::combine(a, x, b, y);
-    if (way == Way::kCombineInPlace) const_cast<Vector&>(x.as<Vector>()) = sum.as<Vector>();
+    if (defect == Defect::kCombineInPlace) const_cast<Vector&>(x.as<Vector>()) = sum.as<Vector>();
     return sum;
   }
   double norm(const Vector& u) override {
     const double size = ModelProblem::norm(u);
-    return way == Way::kNorm ? -size : way == Way::kNormScaled ? size * size : size;
+    return defect == Defect::kNorm ? -size : defect == Defect::kNormScaled ? size * size : size;
   }
   Packed pack(const State& u, const Place& place) override {
     Packed packed = TypedProblem::pack(u, place);
-    if (way == Way::kPack) packed.bytes = packed.bytes.first(8);
+    if (defect == Defect::kPack) packed.bytes = packed.bytes.first(8);
     return packed;
   }
   State unpack(Packed message, const Place& place) override {
     State u = TypedProblem::unpack(message, place);
-    if (way == Way::kUnpack) const_cast<Vector&>(u.as<Vector>())[0] = 0;
+    if (defect == Defect::kUnpack) const_cast<Vector&>(u.as<Vector>())[0] = 0;
     return u;
   }
   std::optional<std::int64_t> packed_bytes(const Place& /*place*/) override {
-    return way == Way::kPack ? 8 : way == Way::kSize ? 17 : 16;
+    return defect == Defect::kPack ? 8 : defect == Defect::kSize ? 17 : 16;
   }
 };
 
-TEST(CheckProblem, CrookedAlgebraAndMessages) {
+TEST(CheckProblem, DetectsWrongAlgebraAndMessages) {
   const Model model = pendulum();
-  using Way = Crooked::Way;
-  const std::vector<std::pair<Way, std::string>> planted{
-      {Way::kCombine, "level 0: combine(1, u, -1, u) is zero"},
-      {Way::kCombineInPlace, "level 0: combine() leaves its arguments as they were"},
-      {Way::kNorm, "level 0: norm() is a finite number of at least 0"},
-      {Way::kNormScaled, "level 0: norm() of -2 u is twice that of u"},
-      {Way::kPack, "level 0: unpack(pack(u)) is u"},
-      {Way::kSize, "level 0: packed_bytes() is what pack() makes: it says 17, pack makes 16"},
-      {Way::kUnpack, "level 0: unpack(pack(u)) is u"}};
-  for (const auto& [way, property] : planted) {
-    Crooked problem(model);
-    problem.way = way;
-    expect_found(problem, property);
+  using Defect = Faulty::Defect;
+  const std::vector<std::pair<Defect, std::string>> planted{
+      {Defect::kCombine, "level 0: combine(1, u, -1, u) is zero"},
+      {Defect::kCombineInPlace, "level 0: combine() does not modify its arguments"},
+      {Defect::kNorm, "level 0: norm() is a finite number of at least 0"},
+      {Defect::kNormScaled, "level 0: norm() of -2 u is twice that of u"},
+      {Defect::kPack, "level 0: unpack(pack(u)) is u"},
+      {Defect::kSize,
+       "level 0: packed_bytes() is the size of the result of pack(): it returns 17, but pack() returns 16 bytes"},
+      {Defect::kUnpack, "level 0: unpack(pack(u)) is u"}};
+  for (const auto& [defect, property] : planted) {
+    Faulty problem(model);
+    problem.defect = defect;
+    expect_detected(problem, property);
   }
 }
 
-TEST(CheckProblem, CoarseningThatDoesNotFit) {
+TEST(CheckProblem, DetectsCoarseningThatDoesNotMatch) {
   Model model = diffusion();
   model.refine = [](const Vector& u, const Place&) { return u; };
   ModelProblem problem(model);
-  expect_found(problem,
-               "level 1: refine() leads back to where combine() works: it threw: multigrid: vectors to be added");
+  expect_detected(problem, "level 1: combine() accepts the result of refine(): it threw: multigrid: vectors to add");
   Model other = diffusion();
   other.coarsen = [](const Vector& u, const Place&) { return u; };
   ModelProblem second(other);
-  expect_found(second, "level 1: step() works: it threw: a state of another point's size");
+  expect_detected(second, "level 1: step() works: it threw: the size of the state does not match its point");
 }
 
-TEST(CheckProblem, ResidualThatDoesNotFitTheStep) {
+TEST(CheckProblem, DetectsResidualThatDoesNotMatchTheStep) {
   class Mismatched : public ModelProblem {
    public:
     using ModelProblem::ModelProblem;
     State residual(const State& before, const State& after, const Step& step) override {
-      return combine(1, after, -1, TypedProblem::step(before, step));  // the other sign
+      return combine(1, after, -1, TypedProblem::step(before, step));  // wrong sign
     }
     State combine(double a, State x, double b, State y) override { return TypedProblem::combine(a, x, b, y); }
   };
   const Model model = pendulum();
   Mismatched problem(model);
-  expect_found(problem, "level 0: residual() of a forced step's result is minus what forced it");
+  expect_detected(problem, "level 0: residual() of a forced step's result is minus the right-hand side");
 }
 
-TEST(CheckProblem, InitialThatThrows) {
+TEST(CheckProblem, DetectsInitialThatThrows) {
   class Nothing : public TanhNetwork {
    public:
-    Vector initial_value() override { throw std::runtime_error("no input here"); }
+    Vector initial_value() override { throw std::runtime_error("no input on this rank"); }
   };
   Nothing problem;
-  expect_found(problem, "initial() gives a state: it threw: no input here");
+  expect_detected(problem, "initial() gives a state: it threw: no input on this rank");
 }
 
 }  // namespace

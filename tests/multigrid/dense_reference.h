@@ -1,4 +1,4 @@
-// Multigrid reduction in time written down plainly: one process, every level as a full array, no code of the solver.
+// A simple implementation of multigrid reduction in time: one process, full arrays, and no code of the solver.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace weft::multigrid {
 
 struct DenseResult {
-  std::vector<Vector> u;  // F-points are as the final sweep left them
+  std::vector<Vector> u;  // F-points have the values of the final sweep
   std::vector<std::optional<double>> residuals;
   std::int64_t steps = 0;
   bool converged = false;
@@ -20,7 +20,7 @@ struct DenseResult {
 
 class DenseReference {
  public:
-  // factors[l] coarsens level l; as many levels as factors.
+  // factors[l] is the coarsening factor of level l; there is one level per factor.
   DenseReference(const Model& model, std::vector<double> times, std::vector<std::int64_t> factors,
                  const Options& options)
       : model_(model), times_(std::move(times)), factors_(std::move(factors)), options_(options) {
@@ -32,7 +32,7 @@ class DenseReference {
     }
   }
 
-  // `start`: the values to begin with, where the guess is that of an earlier solve.
+  // `start` holds the initial values if the guess is the result of an earlier solve.
   DenseResult run(const std::vector<Vector>& start = {}) {
     prepare(start);
     if (options_.initial_guess == InitialGuess::kCoarseSolve) skip_cycle(false);
@@ -68,7 +68,7 @@ class DenseReference {
     for (std::size_t i = 0; i < z.size(); ++i) z[i] = a * x[i] + b * y.at(i);
     return z;
   }
-  // The step into point i, with the right-hand side there.
+  // The step to point i, with its right-hand side.
   Vector phi(int l, std::int64_t i, const Vector& before) {
     ++result_.steps;
     const Place from = place(l, i - 1), to = place(l, i);
@@ -150,7 +150,7 @@ class DenseReference {
       target = sum(1, target, 1, refine(sum(1, u(l, j), -1, v(l, j)), place(l, j)));
     }
   }
-  // A V- or F-cycle from level l down and back to it.
+  // A V- or F-cycle from level l down and back up.
   void descend(int l, bool f_cycle) {
     if (l == coarsest()) {
       solve_coarsest();

@@ -1,5 +1,4 @@
-// What a solve must reach whatever the grids: the serial result, values that go on from an earlier solve, NaN told as
-// NaN.
+// Properties of a solve on any grid: it reaches the serial result, continues from an earlier solve and reports NaN.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,14 +22,14 @@ Case two_levels(std::int64_t steps, std::int64_t factor, int ranks) {
   return setup;
 }
 
-TEST(Exactness, TwoLevelsAreSerialAfterAsManyCyclesAsCoarseSteps) {
+TEST(Exactness, TwoLevelsReachTheSerialResultAfterOneCyclePerCoarseStep) {
   const Model model = pendulum();
   for (const auto& [steps, factor] : std::vector<std::pair<std::int64_t, std::int64_t>>{{30, 4}, {32, 8}, {17, 2}}) {
     for (const int ranks : {1, 3, 4, 7}) {
       Case setup = two_levels(steps, factor, ranks);
       setup.options.max_iterations = static_cast<int>((steps + factor - 1) / factor);
       expect_near(solve(model, setup).shown.back(), serial_end(model, setup), 1e-13, steps);
-      // The first of these points is not exact before its turn comes: the test can fail.
+      // The first of these points is not exact before its cycle, which shows that the test can fail.
       setup.options.max_iterations = 1;
       const Vector early = solve(model, setup).shown.back();
       EXPECT_GT(std::abs(early[0] - serial_end(model, setup)[0]), 1e-6);
@@ -38,7 +37,7 @@ TEST(Exactness, TwoLevelsAreSerialAfterAsManyCyclesAsCoarseSteps) {
   }
 }
 
-TEST(Exactness, ManyLevelsConvergeToTheTolerance) {
+TEST(Exactness, SeveralLevelsConvergeToTheTolerance) {
   const Model model = diffusion();
   Case setup = two_levels(60, 2, 5);
   setup.grids.max_levels = 4;
@@ -52,7 +51,7 @@ TEST(Exactness, ManyLevelsConvergeToTheTolerance) {
   expect_near(found.shown.back(), serial_end(model, setup), 1e-9, setup.steps);
 }
 
-TEST(Exactness, MoreRanksThanPoints) {
+TEST(Exactness, SupportsMoreRanksThanPoints) {
   const Model model = pendulum();
   for (const std::int64_t steps : {1, 2, 5, 9}) {
     Case setup = two_levels(steps, 2, 13);
@@ -61,7 +60,7 @@ TEST(Exactness, MoreRanksThanPoints) {
   }
 }
 
-TEST(InitialGuess, OfAnEarlierSolveGoesOnWhereThatEnded) {
+TEST(InitialGuess, PreviousContinuesFromTheEarlierSolve) {
   const Model model = pendulum();
   Case setup = two_levels(40, 4, 3);
   setup.options.max_iterations = 2;
@@ -76,7 +75,7 @@ TEST(InitialGuess, OfAnEarlierSolveGoesOnWhereThatEnded) {
   EXPECT_NEAR(twice.residuals[1].value(), once.residuals[3].value(), 1e-14);
 }
 
-TEST(InitialGuess, IsAskedOnceAtEachCPointButTheFirst) {
+TEST(InitialGuess, CallbackIsCalledOnceAtEachCPointExceptTheFirst) {
   const Model model = pendulum();
   std::mutex mutex;
   std::map<std::int64_t, int> asked;
@@ -94,7 +93,7 @@ TEST(InitialGuess, IsAskedOnceAtEachCPointButTheFirst) {
   EXPECT_EQ(asked, (std::map<std::int64_t, int>{{4, 1}, {8, 1}, {12, 1}, {16, 1}, {20, 1}, {24, 1}, {28, 1}}));
 }
 
-// Backward Euler of u' = -u^3: the residual of its equation is cheaper than a step, and not "step - u".
+// Backward Euler for u' = -u^3: the residual of its equation is cheaper than a step and differs from "step - u".
 class ImplicitEquation : public TypedProblem<double> {
  public:
   double initial_value() override { return 1; }
@@ -140,7 +139,7 @@ TEST(UserResidual, GivesTheSerialSolution) {
   });
 }
 
-TEST(Divergence, NaNEndsTheIterationsAndIsReported) {
+TEST(Divergence, NaNStopsTheIterationsAndIsReported) {
   Model model = pendulum();
   model.step = [inner = model.step](const Vector& u, const Step& step) {
     return step.level == 0 && step.index == 11 ? Vector{NAN, NAN} : inner(u, step);
@@ -157,7 +156,7 @@ TEST(Divergence, NaNEndsTheIterationsAndIsReported) {
   }
 }
 
-TEST(LeftValue, IsWhatTheFinalSweepStepsFrom) {
+TEST(LeftValue, IsTheValueThatTheFinalSweepStartsFrom) {
   const Model model = pendulum();
   for (const auto& offsets : {std::vector<std::int64_t>{0, 8, 13, 13, 21}, {0, 9, 9, 17, 21}}) {
     for (const int levels : {1, 2}) {
@@ -186,7 +185,7 @@ TEST(LeftValue, IsWhatTheFinalSweepStepsFrom) {
   }
 }
 
-TEST(Solution, OfAnEarlierSolveDoesNotShineThrough) {
+TEST(Solution, ContainsNoValuesOfAnEarlierSolve) {
   const Model model = pendulum();
   for (const int levels : {1, 2}) {
     run_on_threads(2, [&](const std::shared_ptr<Transport>& transport) {

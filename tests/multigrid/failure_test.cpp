@@ -1,4 +1,4 @@
-// Whatever fails, wherever: all ranks throw the same error, no message is left over, and the next solve works.
+// A failure in any function: all ranks throw the same error, no message is left over, and the next solve works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ Vector good_solution(const Options& options) {
   return end;
 }
 
-// What each rank was told; empty where the solve went through.
+// The error text of each rank; empty if the solve succeeded.
 struct Told {
   std::vector<std::string> texts = std::vector<std::string>(kRanks);
   std::vector<bool> nested = std::vector<bool>(kRanks);
@@ -66,7 +66,7 @@ bool holds_bomb(const std::exception_ptr& nested) {
   }
 }
 
-// One solve with a bomb on `rank`, then one without on the same solver, which must give `good`.
+// Runs a solve with a bomb on `rank`, then one without it on the same solver, which must give `good`.
 Told fail_and_recover(const Options& options, int rank, const std::string& target, int call, const Vector& good) {
   const Model model = diffusion();
   Told told;
@@ -96,10 +96,10 @@ Told fail_and_recover(const Options& options, int rank, const std::string& targe
   return told;
 }
 
-// True if the bomb went off.
+// Returns true if the bomb went off.
 bool expect_told(const Told& told, int rank) {
   const std::set<std::string> texts(told.texts.begin(), told.texts.end());
-  EXPECT_EQ(texts.size(), 1U) << "the ranks were told different things";
+  EXPECT_EQ(texts.size(), 1U) << "the ranks threw different errors";
   if (told.texts[0].empty()) return false;
   EXPECT_THAT(told.texts[0],
               AllOf(HasSubstr("rank " + std::to_string(rank)), HasSubstr("boom in"), HasSubstr("level ")));
@@ -112,7 +112,7 @@ bool expect_told(const Told& told, int rank) {
 
 class AnyFunction : public testing::TestWithParam<std::string> {};
 
-TEST_P(AnyFunction, FailingOnOneRankIsToldToAll) {
+TEST_P(AnyFunction, FailingOnOneRankThrowsOnAll) {
   for (const bool residual : {true, false}) {
     Options options = usual();
     options.compute_residual = residual;
@@ -148,7 +148,7 @@ TEST(Failure, NamesLevelStepAndCause) {
     const int owner = solver.hierarchy().owner(1, 6);
     try {
       solver.solve(problem, usual());
-      ADD_FAILURE() << "nothing failed";
+      ADD_FAILURE() << "the solve must fail";
     } catch (const SolveError& error) {
       EXPECT_EQ(error.fault().level, 1);
       EXPECT_EQ(error.fault().index, 5);
@@ -159,7 +159,7 @@ TEST(Failure, NamesLevelStepAndCause) {
   });
 }
 
-TEST(Failure, OfManyRanksAtOnceNamesTheFirstAndTheOthers) {
+TEST(Failure, OfSeveralRanksNamesTheFirstAndTheOthers) {
   Model model = diffusion();
   model.step = [](const Vector&, const Step&) -> Vector { throw 42; };
   std::mutex mutex;
@@ -176,10 +176,10 @@ TEST(Failure, OfManyRanksAtOnceNamesTheFirstAndTheOthers) {
     }
   });
   ASSERT_EQ(texts.size(), 1U);
-  EXPECT_THAT(*texts.begin(), AllOf(HasSubstr("rank 0"), HasSubstr("unknown type"), HasSubstr("failed too: rank 1")));
+  EXPECT_THAT(*texts.begin(), AllOf(HasSubstr("rank 0"), HasSubstr("unknown type"), HasSubstr("also failed: rank 1")));
 }
 
-TEST(Failure, InASerialSolveReachesAllRanks) {
+TEST(Failure, InASerialSolveThrowsOnAllRanks) {
   Model model = pendulum();
   model.step = [inner = model.step](const Vector& u, const Step& step) -> Vector {
     if (step.index == 13) throw BombError("no further");
@@ -217,14 +217,14 @@ TEST(Failure, AnEmptyStateIsAnError) {
     Empty problem(model);
     try {
       solver.solve(problem, usual());
-      ADD_FAILURE() << "nothing failed";
+      ADD_FAILURE() << "the solve must fail";
     } catch (const SolveError& error) {
       EXPECT_THAT(error.what(), HasSubstr("empty State"));
     }
   });
 }
 
-TEST(Failure, ASizeOtherThanAnnouncedIsAnErrorBeforeItIsSent) {
+TEST(Failure, AWrongAnnouncedSizeIsAnErrorBeforeSending) {
   class Liar : public ModelProblem {
    public:
     using ModelProblem::ModelProblem;
@@ -236,14 +236,14 @@ TEST(Failure, ASizeOtherThanAnnouncedIsAnErrorBeforeItIsSent) {
     Liar problem(model);
     try {
       solver.solve(problem, usual());
-      ADD_FAILURE() << "nothing failed";
+      ADD_FAILURE() << "the solve must fail";
     } catch (const SolveError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("announced 8 bytes"), HasSubstr("made 16")));
     }
   });
 }
 
-TEST(Failure, ANonFiniteStateIsNamedWhereThatIsChecked) {
+TEST(Failure, ANonFiniteStateIsReportedIfChecked) {
   Model model = pendulum();
   model.step = [inner = model.step](const Vector& u, const Step& step) {
     return step.level == 0 && step.index == 17 ? Vector{INFINITY, 0} : inner(u, step);
@@ -255,7 +255,7 @@ TEST(Failure, ANonFiniteStateIsNamedWhereThatIsChecked) {
     options.check_finite = true;
     try {
       solver.solve(problem, options);
-      ADD_FAILURE() << "nothing failed";
+      ADD_FAILURE() << "the solve must fail";
     } catch (const SolveError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("not finite"), HasSubstr("level 0"), HasSubstr("step 17"),
                                       HasSubstr("rank " + std::to_string(solver.hierarchy().owner(0, 18)))));
@@ -263,7 +263,7 @@ TEST(Failure, ANonFiniteStateIsNamedWhereThatIsChecked) {
   });
 }
 
-TEST(Failure, MissingZeroAndGuessSayWhatToDo) {
+TEST(Failure, MissingZeroAndGuessAreExplained) {
   class Bare : public TypedProblem<double> {
    public:
     double initial_value() override { return 1; }
@@ -278,12 +278,12 @@ TEST(Failure, MissingZeroAndGuessSayWhatToDo) {
       options.initial_guess = guess;
       try {
         solver.solve(problem, options);
-        ADD_FAILURE() << "nothing failed";
+        ADD_FAILURE() << "the solve must fail";
       } catch (const SolveError& error) {
         EXPECT_THAT(error.what(), HasSubstr(word));
       }
     }
-    options.skip_downcycle = true;  // needs no zero
+    options.skip_downcycle = true;  // does not need zero()
     options.initial_guess = InitialGuess::kZero;
     EXPECT_NO_THROW(solver.solve(problem, options));
     options.skip_downcycle = false;
@@ -292,7 +292,7 @@ TEST(Failure, MissingZeroAndGuessSayWhatToDo) {
   });
 }
 
-TEST(Failure, DifferentOptionsOrGridsOnTheRanksAreRefused) {
+TEST(Failure, RejectsDifferentOptionsOrGridsOnTheRanks) {
   const Model model = pendulum();
   run_on_threads(3, [&](const std::shared_ptr<Transport>& transport) {
     Solver solver(hierarchy(3), transport);

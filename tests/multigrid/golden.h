@@ -20,16 +20,16 @@ struct GoldenCase {
   int relax_fine = 0;
   int relax_coarse = 0;
   bool fmg = false;
-  std::vector<std::string> residuals;  // as printed; "null" where there is none
+  std::vector<std::string> residuals;  // as printed; "null" if missing
   std::vector<double> output;
   std::int64_t step_evaluations = 0;
 };
 
-// The text between `"key": ` and what ends it. The file is flat enough for that.
+// The text between `"key": ` and its end. The file is flat, so this suffices.
 inline std::string golden_value(const std::string& line, const std::string& key) {
   const std::string quoted = "\"" + key + "\": ";
   const auto found = line.find(quoted);
-  if (found == std::string::npos) throw std::runtime_error("golden case without " + key);
+  if (found == std::string::npos) throw std::runtime_error("golden case lacks " + key);
   const auto first = found + quoted.size();
   const auto last = line[first] == '[' ? line.find(']', first) : line.find_first_of(",}", first);
   return line[first] == '[' ? line.substr(first + 1, last - first - 1) : line.substr(first, last - first);

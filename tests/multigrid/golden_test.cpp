@@ -1,4 +1,4 @@
-// Parity with XBraid: its residual histories, step counts and outputs, on any number of ranks.
+// Compares residual histories, step counts and outputs with XBraid, on any number of ranks.
 #include "tests/multigrid/golden.h"
 
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@
 
 #include "tests/multigrid/tanh_network.h"
 #include "weft/mpi/collectives.h"
-#include "weft/mpi/team.h"
+#include "weft/mpi/communicator.h"
 #include "weft/multigrid/solver.h"
 
 namespace weft::multigrid {
 namespace {
 
-// Below this, what is printed is round-off, which depends on the order of additions.
+// Residuals below this are rounding errors, which depend on the order of additions.
 constexpr double kRoundOff = 1e-15;
 
 std::string printed(double value) {
@@ -32,7 +32,7 @@ class Golden : public testing::TestWithParam<GoldenCase> {
     options.max_levels = GetParam().levels;
     options.coarsening = GetParam().cfactor;
     options.t_end = static_cast<double>(GetParam().steps) / 16;
-    return {GetParam().steps, team_->size(), options};
+    return {GetParam().steps, communicator_->size(), options};
   }
   [[nodiscard]] static Options options() {
     const GoldenCase& golden = GetParam();
@@ -67,15 +67,15 @@ class Golden : public testing::TestWithParam<GoldenCase> {
   }
   void expect_step_count(const Statistics& statistics) const {
     std::int64_t steps = statistics.total_steps();
-    mpi::all_reduce(&steps, &steps, 1, mpi::Datatype::kInt64, mpi::ReduceOp::kSum, mpi::CommunicatorView::world());
+    mpi::all_reduce(&steps, &steps, 1, mpi::Datatype::kInt64, mpi::ReduceOp::kSum, mpi::CommView::world());
     EXPECT_EQ(steps, GetParam().step_evaluations);
   }
 
-  const std::shared_ptr<mpi::Team> team_ = mpi::Team::over(mpi::CommunicatorView::world(), "golden");
+  const std::shared_ptr<Communicator> communicator_ = Communicator::over(mpi::CommView::world(), "golden");
 };
 
 TEST_P(Golden, ReproducesXBraid) {
-  Solver solver(hierarchy(), team_);
+  Solver solver(hierarchy(), communicator_);
   for (const Storage storage : {Storage::kAllPoints, Storage::kCPoints}) {
     for (const bool announce : {true, false}) {
       TanhNetwork network;
@@ -99,7 +99,7 @@ std::string name_of(const testing::TestParamInfo<GoldenCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(XBraid, Golden, testing::ValuesIn(golden_cases(WEFT_GOLDEN_FILE)), name_of);
 
-TEST(GoldenFile, HasItsCases) { EXPECT_EQ(golden_cases(WEFT_GOLDEN_FILE).size(), 9U); }
+TEST(GoldenFile, HasNineCases) { EXPECT_EQ(golden_cases(WEFT_GOLDEN_FILE).size(), 9U); }
 
 }  // namespace
 }  // namespace weft::multigrid

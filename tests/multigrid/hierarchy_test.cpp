@@ -1,4 +1,4 @@
-// Time grids: levels, factors, owners and neighbours for even and uneven splits.
+// TimeHierarchy: levels, factors, owners and neighbours for even and uneven splits.
 #include "weft/multigrid/hierarchy.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,8 @@ std::vector<std::int64_t> steps_of(const TimeHierarchy& hierarchy) {
 }
 
 TEST(TimeHierarchy, CoarsensUntilALimit) {
-  EXPECT_THAT(steps_of(TimeHierarchy(64, 1, with(9, 4))), ElementsAre(64, 16, 4));  // 1 step would be too few
+  EXPECT_THAT(steps_of(TimeHierarchy(64, 1, with(9, 4))),
+              ElementsAre(64, 16, 4));  // a level of 1 step would be too small
   EXPECT_THAT(steps_of(TimeHierarchy(64, 1, with(9, 4, 1))), ElementsAre(64, 16, 4, 1));
   EXPECT_THAT(steps_of(TimeHierarchy(64, 1, with(2, 4))), ElementsAre(64, 16));
   EXPECT_THAT(steps_of(TimeHierarchy(64, 1, with(9, 4, 10))), ElementsAre(64, 16));
@@ -38,7 +39,7 @@ TEST(TimeHierarchy, CoarsensUntilALimit) {
   EXPECT_THAT(steps_of(TimeHierarchy(100, 1, mixed)), ElementsAre(100, 20, 10, 5));
 }
 
-TEST(TimeHierarchy, SharesOutTheStepsEvenly) {
+TEST(TimeHierarchy, DividesTheStepsEvenly) {
   const TimeHierarchy hierarchy(10, 3, with(2, 4));
   EXPECT_EQ(hierarchy.points(0, 0), (partition::Range{0, 5}));  // 4 steps and point 0
   EXPECT_EQ(hierarchy.points(0, 1), (partition::Range{5, 8}));
@@ -46,13 +47,13 @@ TEST(TimeHierarchy, SharesOutTheStepsEvenly) {
   EXPECT_EQ(hierarchy.points(1, 0), (partition::Range{0, 2}));
   EXPECT_TRUE(hierarchy.points(1, 1).empty());
   EXPECT_EQ(hierarchy.points(1, 2), (partition::Range{2, 3}));
-  EXPECT_EQ(hierarchy.before(1, 2), 0);  // past the rank without points
+  EXPECT_EQ(hierarchy.before(1, 2), 0);  // skips the rank without points
   EXPECT_EQ(hierarchy.after(1, 0), 2);
   EXPECT_EQ(hierarchy.before(1, 1), std::nullopt);
 }
 
-// Owners and neighbours against a search through everything.
-TEST(TimeHierarchy, OwnersAndNeighboursOfRandomSplits) {
+// Compares owners and neighbours with an exhaustive search.
+TEST(TimeHierarchy, OwnersAndNeighboursMatchAnExhaustiveSearch) {
   std::mt19937 engine(7);
   const auto roll = [&](std::int64_t least, std::int64_t most) {
     return std::uniform_int_distribution<std::int64_t>(least, most)(engine);
@@ -92,7 +93,7 @@ TEST(TimeHierarchy, OwnersAndNeighboursOfRandomSplits) {
   }
 }
 
-TEST(TimeHierarchy, StepsAndTimes) {
+TEST(TimeHierarchy, CoarseStepsHaveTheTimesOfFinePoints) {
   HierarchyOptions options = with(3, 4);
   options.t_begin = 1;
   options.t_end = 3;
@@ -110,7 +111,7 @@ TEST(TimeHierarchy, StepsAndTimes) {
   EXPECT_EQ(TimeHierarchy(4, 1, options).step(0, 2).t_stop, 9);
 }
 
-TEST(TimeHierarchy, SignaturesTellHierarchiesApart) {
+TEST(TimeHierarchy, SignaturesDistinguishHierarchies) {
   const std::uint64_t usual = TimeHierarchy(32, 2, with(3, 4)).signature();
   EXPECT_EQ(usual, TimeHierarchy(32, 2, with(3, 4)).signature());
   HierarchyOptions other = with(3, 4);
@@ -126,7 +127,7 @@ TEST(TimeHierarchy, SignaturesTellHierarchiesApart) {
   EXPECT_NE(usual, TimeHierarchy(32, 2, other).signature());
 }
 
-void expect_refused(std::int64_t steps, int ranks, const HierarchyOptions& options, const std::string& why) {
+void expect_rejected(std::int64_t steps, int ranks, const HierarchyOptions& options, const std::string& why) {
   try {
     const TimeHierarchy hierarchy(steps, ranks, options);
     ADD_FAILURE() << "accepted; expected: " << why;
@@ -135,22 +136,22 @@ void expect_refused(std::int64_t steps, int ranks, const HierarchyOptions& optio
   }
 }
 
-TEST(TimeHierarchy, RefusesNonsense) {
-  expect_refused(0, 1, {}, "steps must be at least 1, not 0");
-  expect_refused(4, 0, {}, "ranks must be at least 1, not 0");
-  expect_refused(4, 1, with(0, 2), "max_levels must be at least 1, not 0");
-  expect_refused(4, 1, with(2, 1), "coarsening factors must be at least 2, that of level 0 is 1");
-  expect_refused(4, 1, with(2, 2, 0), "min_coarse_steps must be at least 1");
+TEST(TimeHierarchy, RejectsInvalidArguments) {
+  expect_rejected(0, 1, {}, "steps must be at least 1, got 0");
+  expect_rejected(4, 0, {}, "ranks must be at least 1, got 0");
+  expect_rejected(4, 1, with(0, 2), "max_levels must be at least 1, got 0");
+  expect_rejected(4, 1, with(2, 1), "coarsening factors must be at least 2, got 1 on level 0");
+  expect_rejected(4, 1, with(2, 2, 0), "min_coarse_steps must be at least 1");
   HierarchyOptions options;
   options.offsets = {0, 3};
-  expect_refused(4, 2, options, "one element more than there are ranks (3), they have 2");
+  expect_rejected(4, 2, options, "expected 3 offsets (one more than ranks), got 2");
   options.offsets = {0, 3, 4};
-  expect_refused(4, 2, options, "from 0 to the number of points (5), they go from 0 to 4");
+  expect_rejected(4, 2, options, "from 0 to the number of points (5), got 0 to 4");
   options.offsets = {0, 4, 3, 5};
-  expect_refused(4, 3, options, "must not fall");
+  expect_rejected(4, 3, options, "must not decrease");
   options = {};
   options.times = {0, 1};
-  expect_refused(4, 1, options, "all 5 points, there are 2");
+  expect_rejected(4, 1, options, "all 5 points, got 2");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How many states a solve keeps alive, and that none outlives its use.
+// The number of states that a solve keeps alive; none may outlive its use.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 #include <cmath>
 
 #include "tests/multigrid/thread_transport.h"
+#include "weft/multigrid/problem/typed_problem.h"
 #include "weft/multigrid/solver.h"
-#include "weft/multigrid/typed_problem.h"
 
 namespace weft::multigrid {
 namespace {
 
-// How many numbers of a rank there are. A rank is a thread, but a message may let go of another rank's number.
+// Counts the live values of a rank. A rank is a thread, but a message may release a value of another rank.
 struct Ledger {
   std::atomic<int> alive = 0;
   int peak = 0;
@@ -88,24 +88,24 @@ int peak_of(Storage storage, int levels, InitialGuess guess = InitialGuess::kZer
   return peak;
 }
 
-// A few states more than the levels hold: the interval in work, arguments and results.
+// Additional states beyond those of the levels: the current interval, arguments and results.
 constexpr int kInWork = 12;
 
-TEST(Memory, CPointStorageHoldsCPointsAndNoFPoints) {
-  // The C-points, and as many right-hand sides (which become the coarse values); v shares the C-points' memory.
+TEST(Memory, CPointStorageHoldsOnlyCPoints) {
+  // The C-points and one right-hand side each, which becomes the coarse value. v shares the memory of the C-points.
   EXPECT_LE(peak_of(Storage::kCPoints, 2), 2 * (kSteps / kFactor) + kInWork);
-  // A third level adds its share of both, and the corrections.
+  // A third level adds its C-points, right-hand sides and corrections.
   EXPECT_LE(peak_of(Storage::kCPoints, 3), 2 * (kSteps / kFactor) + 4 * (kSteps / kFactor / kFactor) + kInWork);
-  // One level: its C-points are those that a factor would make.
+  // With one level, the C-points are those of the coarsening factor.
   EXPECT_LE(peak_of(Storage::kCPoints, 1), kSteps / kFactor + kInWork);
 }
 
-TEST(Memory, AllPointStorageHoldsEveryFinePointOnlyAtTheEnd) {
+TEST(Memory, AllPointStorageHoldsAllFinePointsOnlyAfterTheSolve) {
   EXPECT_GE(peak_of(Storage::kAllPoints, 2), kSteps);
   EXPECT_LE(peak_of(Storage::kAllPoints, 2), kSteps + kInWork + 1);
 }
 
-TEST(Memory, NothingIsLeftAfterReleaseAndThousandSolvesDoNotGrow) {
+TEST(Memory, ReleaseFreesAllStatesAndRepeatedSolvesDoNotGrow) {
   for (const int ranks : {1, 3}) {
     for (const auto storage : {Storage::kAllPoints, Storage::kCPoints}) {
       run_on_threads(ranks, [&](const std::shared_ptr<Transport>& transport) {
@@ -123,7 +123,7 @@ TEST(Memory, NothingIsLeftAfterReleaseAndThousandSolvesDoNotGrow) {
             solver.release();
             EXPECT_EQ(ledger.alive, 0);
           }
-          // With several ranks, messages may be under way at other moments.
+          // With several ranks, other messages may be in flight.
           EXPECT_LE(ledger.peak, ranks == 1 ? first_peak : 2 * first_peak);
         }
       });
@@ -131,7 +131,7 @@ TEST(Memory, NothingIsLeftAfterReleaseAndThousandSolvesDoNotGrow) {
   }
 }
 
-TEST(Memory, PreviousGuessKeepsItsCPointsUntilForgotten) {
+TEST(Memory, PreviousGuessKeepsItsCPointsUntilCleared) {
   run_on_threads(1, [&](const std::shared_ptr<Transport>& transport) {
     Solver solver(TimeHierarchy(40, 1, grids(2)), transport);
     Decay problem;
@@ -140,12 +140,12 @@ TEST(Memory, PreviousGuessKeepsItsCPointsUntilForgotten) {
     solver.solve(problem, options);
     solver.release();
     EXPECT_EQ(ledger.alive, 6);  // points 0, 8, ..., 40
-    solver.forget();
+    solver.clear();
     EXPECT_EQ(ledger.alive, 0);
   });
 }
 
-TEST(Memory, AFailedSolveKeepsNothing) {
+TEST(Memory, AFailedSolveKeepsNoStates) {
   class Fails : public Decay {
    public:
     Counted step(const Counted& u, const Step& step) override {

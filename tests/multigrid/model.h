@@ -1,4 +1,4 @@
-// Test problems as plain functions, and the Problem that the solver makes of them.
+// Test problems as plain functions, and ModelProblem, which wraps them for the solver.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "weft/multigrid/typed_problem.h"
+#include "weft/multigrid/problem/typed_problem.h"
 
 namespace weft::multigrid {
 
@@ -17,14 +17,14 @@ using Vector = std::vector<double>;
 struct Model {
   Vector initial;
   std::function<Vector(const Vector& u, const Step& step)> step;
-  // How many numbers a state has; may differ from point to point and level to level.
+  // The number of values in a state; may differ between points and levels.
   std::function<std::size_t(int level, std::int64_t fine_index)> size;
   std::function<Vector(const Vector& u, const Place& place)> coarsen = nullptr;
   std::function<Vector(const Vector& u, const Place& place)> refine = nullptr;
   std::function<Vector(const Place& place)> guess = nullptr;
 };
 
-// Two numbers, nonlinear, and driven by time, so that steps differ.
+// Two values, nonlinear and time-dependent, so that steps differ.
 inline Model pendulum() {
   Model model;
   model.initial = {0.8, -0.3};
@@ -39,7 +39,7 @@ inline Model pendulum() {
   return model;
 }
 
-// States of 1 to 4 numbers, by the point they belong to.
+// States of 1 to 4 values, depending on the point.
 inline Model shape_shifter() {
   Model model;
   model.size = [](int, std::int64_t fine_index) { return static_cast<std::size_t>(1 + fine_index * 7 % 4); };
@@ -57,7 +57,7 @@ inline Model shape_shifter() {
   return model;
 }
 
-// Diffusion of 8 numbers in a ring, 4 on level 1 and 2 on all coarser ones: spatial coarsening by means and copies.
+// Diffusion of 8 values in a ring, 4 on level 1 and 2 on coarser levels: spatial coarsening by means and copies.
 inline Model diffusion() {
   Model model;
   model.size = [](int level, std::int64_t) {
@@ -88,14 +88,15 @@ inline Model diffusion() {
   return model;
 }
 
-// One per rank. Remembers what the solver showed it.
+// One per rank. Records the arguments of access() and the final steps.
 class ModelProblem : public TypedProblem<Vector> {
  public:
   explicit ModelProblem(const Model& model, bool announces_sizes = true) : model_(model), announces_(announces_sizes) {}
 
   Vector initial_value() override { return model_.initial; }
   Vector step(const Vector& u, const Step& step) override {
-    if (u.size() != model_.size(step.level, step.fine_start)) throw std::logic_error("a state of another point's size");
+    if (u.size() != model_.size(step.level, step.fine_start))
+      throw std::logic_error("the size of the state does not match its point");
     if (step.final) ++final_steps[step.index];
     return model_.step(u, step);
   }
@@ -108,7 +109,8 @@ class ModelProblem : public TypedProblem<Vector> {
   Vector coarsen(const Vector& u, const Place& place) override { return model_.coarsen(u, place); }
   Vector refine(const Vector& u, const Place& place) override { return model_.refine(u, place); }
   void access(const Vector& u, const Place& place) override {
-    if (place.level != 0 || !shown.emplace(place.index, u).second) throw std::logic_error("a point was shown twice");
+    if (place.level != 0 || !shown.emplace(place.index, u).second)
+      throw std::logic_error("access() was called twice for a point");
   }
   std::optional<std::int64_t> packed_bytes(const Place& place) override {
     if (!announces_) return std::nullopt;

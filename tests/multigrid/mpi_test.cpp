@@ -1,4 +1,4 @@
-// The solver over MPI: messages of all sizes, failures and recovery, late ranks, and ranks in reverse order.
+// The solver over MPI: messages of all sizes, failures and recovery, late ranks, and reverse rank order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include "tests/multigrid/bomb.h"
 #include "tests/multigrid/model.h"
 #include "weft/mpi/collectives.h"
+#include "weft/mpi/communicator.h"
 #include "weft/mpi/error.h"
-#include "weft/mpi/team.h"
 #include "weft/multigrid/solver.h"
 
 namespace weft::multigrid {
@@ -31,7 +31,7 @@ class OverMpi : public testing::Test {
     return grids;
   }
   [[nodiscard]] Solver solver(std::int64_t steps = kSteps) const {
-    return {TimeHierarchy(steps, team_->size(), grids()), team_};
+    return {TimeHierarchy(steps, communicator_->size(), grids()), communicator_};
   }
   [[nodiscard]] static Options usual() {
     Options options;
@@ -40,18 +40,18 @@ class OverMpi : public testing::Test {
     options.relaxations = 1;
     return options;
   }
-  // The last point's value, on all ranks.
-  [[nodiscard]] Vector end_of(const Solver& solver, std::size_t size, const mpi::Team& team) const {
+  // The value at the last point, on all ranks.
+  [[nodiscard]] Vector end_of(const Solver& solver, std::size_t size, const Communicator& communicator) const {
     const std::int64_t last = solver.hierarchy().steps();
     Vector end(size);
     if (solver.points().contains(last)) end = solver.solution(last).as<Vector>();
     mpi::broadcast(end.data(), static_cast<std::int64_t>(size), mpi::Datatype::kFloat64,
-                   solver.hierarchy().owner(0, last), team.origin());
+                   solver.hierarchy().owner(0, last), communicator.origin());
     return end;
   }
-  // The same solve on one rank: every rank by itself.
+  // The same solve on one rank; every rank does it alone.
   [[nodiscard]] static Vector alone(const Model& model, const Options& options, std::int64_t steps = kSteps) {
-    Solver solver(TimeHierarchy(steps, 1, grids()), mpi::Team::over(mpi::CommunicatorView(MPI_COMM_SELF), "alone"));
+    Solver solver(TimeHierarchy(steps, 1, grids()), Communicator::over(mpi::CommView(MPI_COMM_SELF), "alone"));
     ModelProblem problem(model);
     solver.solve(problem, options);
     return solver.solution(steps).as<Vector>();
@@ -60,16 +60,16 @@ class OverMpi : public testing::Test {
     const Model model = diffusion();
     ModelProblem problem(model);
     solver.solve(problem, usual());
-    EXPECT_EQ(end_of(solver, 8, *team_), alone(model, usual()));
-    EXPECT_EQ(mpi::Request::graveyard_size(), buried_) << "requests that nobody finished";
+    EXPECT_EQ(end_of(solver, 8, *communicator_), alone(model, usual()));
+    EXPECT_EQ(mpi::Request::abandoned_count(), abandoned_before_) << "unfinished requests";
   }
 
-  const std::size_t buried_ = mpi::Request::graveyard_size();  // by earlier tests
-  const mpi::CommunicatorView world_ = mpi::CommunicatorView::world();
-  const std::shared_ptr<mpi::Team> team_ = mpi::Team::over(world_, "multigrid");
+  const std::size_t abandoned_before_ = mpi::Request::abandoned_count();  // from earlier tests
+  const mpi::CommView world_ = mpi::CommView::world();
+  const std::shared_ptr<Communicator> communicator_ = Communicator::over(world_, "multigrid");
 };
 
-// u + h sin(k + i), on many numbers.
+// u + h sin(k + i) on vectors of any size.
 Model wide(std::size_t size) {
   Model model;
   model.initial = Vector(size, 0.25);
@@ -85,7 +85,7 @@ Model wide(std::size_t size) {
   return model;
 }
 
-TEST_F(OverMpi, MessagesOfAllSizesWithAndWithoutAnnouncement) {
+TEST_F(OverMpi, SendsMessagesOfAllSizesWithAndWithoutKnownSize) {
   for (const std::size_t size : {0, 1, 100, 3000, 20'000}) {
     const Model model = wide(size);
     const Vector expected = alone(model, usual());
@@ -93,36 +93,36 @@ TEST_F(OverMpi, MessagesOfAllSizesWithAndWithoutAnnouncement) {
       Solver solver = this->solver();
       ModelProblem problem(model, announces);
       solver.solve(problem, usual());
-      EXPECT_EQ(end_of(solver, size, *team_), expected) << size << " numbers";
+      EXPECT_EQ(end_of(solver, size, *communicator_), expected) << size << " numbers";
     }
   }
 }
 
-TEST_F(OverMpi, MessagesLargerThanOneCallMayCarryGoInPieces) {
+TEST_F(OverMpi, SplitsMessagesAboveTheLargestCount) {
   const Vector expected = alone(wide(9), usual());
   const mpi::ScopedOptions small([](mpi::Options& options) { options.max_count = 7; });
   const Model model = wide(9);
   Solver solver = this->solver();
   ModelProblem problem(model);
   solver.solve(problem, usual());
-  EXPECT_EQ(end_of(solver, 9, *team_), expected);
+  EXPECT_EQ(end_of(solver, 9, *communicator_), expected);
 }
 
-TEST_F(OverMpi, ShapesThatChangeBetweenSteps) {
+TEST_F(OverMpi, SupportsShapesThatChangeBetweenSteps) {
   const Model model = shape_shifter();
   for (const bool announces : {true, false}) {
     Solver solver = this->solver();
     ModelProblem problem(model, announces);
     solver.solve(problem, usual());
-    EXPECT_EQ(end_of(solver, model.size(0, kSteps), *team_), alone(model, usual()));
+    EXPECT_EQ(end_of(solver, model.size(0, kSteps), *communicator_), alone(model, usual()));
   }
 }
 
-TEST_F(OverMpi, RanksInReverseOrder) {
-  const auto reversed = mpi::Team::adopt(world_.split(0, world_.size() - 1 - world_.rank()));
+TEST_F(OverMpi, SupportsReverseRankOrder) {
+  const auto reversed = Communicator::adopt(world_.split(0, world_.size() - 1 - world_.rank()));
   const Model model = diffusion();
   HierarchyOptions options = grids();
-  // Points that no balanced split would give, some ranks without any.
+  // An unbalanced split, with ranks that have no points.
   options.offsets = {0};
   for (int rank = 1; rank < world_.size(); ++rank) options.offsets.push_back(rank % 2 == 0 ? 20 : 7);
   std::sort(options.offsets.begin(), options.offsets.end());
@@ -144,7 +144,7 @@ TEST_F(OverMpi, CountsMessages) {
   EXPECT_GE(statistics.seconds_waiting, 0);
 }
 
-TEST_F(OverMpi, AFailureAnywhereIsToldToAllAndTheNextSolveWorks) {
+TEST_F(OverMpi, AFailureThrowsOnAllRanksAndTheNextSolveWorks) {
   const Model model = diffusion();
   Solver solver = this->solver();
   for (int rank = 0; rank < world_.size(); ++rank) {
@@ -171,8 +171,8 @@ TEST_F(OverMpi, AFailureAnywhereIsToldToAllAndTheNextSolveWorks) {
   }
 }
 
-// A failure notice is a message of another size than announced; states of no size at all must not be mistaken for one.
-TEST_F(OverMpi, FailureNoticesAreToldFromEmptyStates) {
+// A failure notice is a message of a different size than announced. It must be distinguishable from an empty state.
+TEST_F(OverMpi, DistinguishesFailureNoticesFromEmptyStates) {
   std::vector<int> steps;
   for (const std::size_t size : {1, 0}) {
     const Model model = wide(size);
@@ -182,16 +182,16 @@ TEST_F(OverMpi, FailureNoticesAreToldFromEmptyStates) {
     EXPECT_THROW(solver.solve(problem, usual()), SolveError);
     steps.push_back(problem.calls["step"]);
   }
-  EXPECT_EQ(steps[0], steps[1]) << "steps taken before the notice came";
+  EXPECT_EQ(steps[0], steps[1]) << "steps taken before the notice arrived";
 }
 
-TEST_F(OverMpi, ARankThatLeavesOutOfOrderEndsTheOthersWaits) {
-  if (world_.size() == 1) GTEST_SKIP() << "nobody else";
+TEST_F(OverMpi, ARankThatLeavesEarlyInterruptsTheOthers) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs another rank";
   class Leaves : public ModelProblem {
    public:
     using ModelProblem::ModelProblem;
     std::optional<std::int64_t> packed_bytes(const Place& place) override {
-      if (leaves && ++calls >= 5) throw std::runtime_error("gone fishing");
+      if (leaves && ++calls >= 5) throw std::runtime_error("left early");
       return ModelProblem::packed_bytes(place);
     }
     bool leaves = false;
@@ -203,23 +203,23 @@ TEST_F(OverMpi, ARankThatLeavesOutOfOrderEndsTheOthersWaits) {
   problem.leaves = world_.rank() == 0;
   try {
     solver.solve(problem, usual());
-    ADD_FAILURE() << "nothing failed";
+    ADD_FAILURE() << "the solve must fail";
   } catch (const mpi::PeerLost& error) {
     EXPECT_NE(world_.rank(), 0);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0"), HasSubstr("gone fishing")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0"), HasSubstr("left early")));
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(world_.rank(), 0);
-    EXPECT_STREQ(error.what(), "gone fishing");
+    EXPECT_STREQ(error.what(), "left early");
   }
   world_.barrier();
-  // The next solve rebuilds the channels; what the broken one still had under way is no longer anybody's.
+  // The next solve rebuilds the channels and ignores messages of the failed one.
   ModelProblem again(model);
   solver.solve(again, usual());
-  EXPECT_EQ(end_of(solver, 8, *team_), alone(model, usual()));
+  EXPECT_EQ(end_of(solver, 8, *communicator_), alone(model, usual()));
 }
 
-TEST_F(OverMpi, ARankThatDoesNotStepInTimeIsATimeout) {
-  if (world_.size() == 1) GTEST_SKIP() << "nobody to wait for";
+TEST_F(OverMpi, ASlowRankCausesATimeout) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs another rank";
   const Model model = diffusion();
   Solver solver = this->solver();
   Model slow = model;
@@ -237,11 +237,11 @@ TEST_F(OverMpi, ARankThatDoesNotStepInTimeIsATimeout) {
   world_.barrier();
   ModelProblem again(model);
   solver.solve(again, usual());
-  EXPECT_EQ(end_of(solver, 8, *team_), alone(model, usual()));
+  EXPECT_EQ(end_of(solver, 8, *communicator_), alone(model, usual()));
 }
 
-TEST_F(OverMpi, DifferentOptionsAreRefusedOnAllRanks) {
-  if (world_.size() == 1) GTEST_SKIP() << "nobody to differ from";
+TEST_F(OverMpi, RejectsDifferentOptionsOnAllRanks) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs another rank";
   const Model model = diffusion();
   Solver solver = this->solver();
   ModelProblem problem(model);
@@ -251,15 +251,15 @@ TEST_F(OverMpi, DifferentOptionsAreRefusedOnAllRanks) {
   if (world_.rank() == 1) options.relaxations = -1;
   try {
     solver.solve(problem, options);
-    ADD_FAILURE() << "accepted";
+    ADD_FAILURE() << "different options were accepted";
   } catch (const mpi::Disagreement& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank 1: multigrid: relaxations must be at least 0"));
   }
   expect_works(solver);
 }
 
-TEST_F(OverMpi, WrongOptionsOnOneRankAlone) {
-  Solver solver(TimeHierarchy(4, 1), mpi::Team::over(mpi::CommunicatorView(MPI_COMM_SELF), "alone"));
+TEST_F(OverMpi, RejectsInvalidOptionsOnASingleRank) {
+  Solver solver(TimeHierarchy(4, 1), Communicator::over(mpi::CommView(MPI_COMM_SELF), "alone"));
   const Model model = diffusion();
   ModelProblem problem(model);
   Options options;
@@ -278,7 +278,7 @@ TEST_F(OverMpi, DebugChecksThatStatesAreFinite) {
     ModelProblem problem(model);
     try {
       solver.solve(problem, usual());
-      ADD_FAILURE() << "nothing failed";
+      ADD_FAILURE() << "the solve must fail";
     } catch (const SolveError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("not finite"), HasSubstr("level 1"), HasSubstr("step 3")));
       EXPECT_EQ(error.rank(), solver.hierarchy().owner(1, 4));
@@ -289,7 +289,7 @@ TEST_F(OverMpi, DebugChecksThatStatesAreFinite) {
     Options options = usual();
     options.temporal_norm = norm;
     const Statistics statistics = solver.solve(unchecked, options);
-    ASSERT_EQ(statistics.residuals.size(), 2U);  // the first residual comes before the coarse level
+    ASSERT_EQ(statistics.residuals.size(), 2U);  // the first residual precedes the coarse level
     EXPECT_FALSE(std::isnan(statistics.residuals[0].value()));
     EXPECT_TRUE(std::isnan(statistics.residuals[1].value()));
   }

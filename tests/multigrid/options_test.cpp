@@ -1,4 +1,4 @@
-// Options: what is refused, and that ranks can tell different ones apart.
+// Options: rejected values, and signatures that distinguish different options.
 #include "weft/multigrid/options.h"
 
 #include <gmock/gmock.h>
@@ -17,9 +17,9 @@ using Change = std::function<void(Options&)>;
 
 TEST(Options, DefaultsAreValid) { EXPECT_NO_THROW(validate({})); }
 
-TEST(Options, RefuseNonsense) {
+TEST(Options, RejectInvalidValues) {
   const std::vector<std::pair<Change, std::string>> wrong{
-      {[](Options& o) { o.max_iterations = -1; }, "max_iterations must be at least 0, it is -1"},
+      {[](Options& o) { o.max_iterations = -1; }, "max_iterations must be at least 0, got -1"},
       {[](Options& o) { o.absolute_tolerance = -1e-3; }, "absolute_tolerance must be at least 0"},
       {[](Options& o) { o.relative_tolerance = std::numeric_limits<double>::quiet_NaN(); }, "relative_tolerance"},
       {[](Options& o) { o.relaxations.set(2, -1); }, "relaxations of level 2 must be at least 0"},
@@ -38,7 +38,7 @@ TEST(Options, RefuseNonsense) {
   }
 }
 
-TEST(Options, SignaturesTellThemApart) {
+TEST(Options, SignaturesDistinguishThem) {
   const std::vector<Change> changes{
       [](Options&) {},
       [](Options& o) { o.max_iterations = 3; },
@@ -66,8 +66,8 @@ TEST(Options, SignaturesTellThemApart) {
   EXPECT_EQ(signatures.size(), changes.size());
 }
 
-// What concerns a rank alone may differ.
-TEST(Options, StorageAndChecksAreEachRanksOwn) {
+// Settings without effect on messages may differ between ranks.
+TEST(Options, StorageAndChecksMayDifferBetweenRanks) {
   Options options;
   options.storage = Storage::kCPoints;
   options.check_finite = true;

@@ -1,5 +1,5 @@
-// The recorded task graph: complete, ordered, and what each task needs.
-#include "weft/multigrid/recorder.h"
+// The recorded task graph: completeness, order and dependencies.
+#include "weft/multigrid/problem/recorder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ std::int64_t count(const std::vector<Task>& tasks, TaskKind kind, int level = -1
                        [&](const Task& task) { return task.kind == kind && (level < 0 || task.level == level); });
 }
 
-TEST(Recorder, SeesEveryStepAndMessage) {
+TEST(Recorder, RecordsEveryStepAndMessage) {
   std::int64_t sends = 0, receives = 0;
   for (const Recorded& rank : record(3, 3)) {
     for (int level = 0; level < 3; ++level) {
@@ -64,7 +64,7 @@ TEST(Recorder, SeesEveryStepAndMessage) {
   EXPECT_EQ(sends, receives);
 }
 
-TEST(Recorder, TasksNeedEarlierOnesThatHadEnded) {
+TEST(Recorder, TasksDependOnFinishedEarlierTasks) {
   for (const Recorded& rank : record(3, 3)) {
     for (std::size_t i = 0; i < rank.tasks.size(); ++i) {
       const Task& task = rank.tasks[i];
@@ -79,7 +79,7 @@ TEST(Recorder, TasksNeedEarlierOnesThatHadEnded) {
   }
 }
 
-// In a serial solve each step needs the one before it, and the first of a rank what it received.
+// In a serial solve each step depends on the one before, and the first step of a rank on the received value.
 TEST(Recorder, SerialSolveIsAChain) {
   const std::vector<Recorded> ranks = record(2, 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -100,35 +100,36 @@ TEST(Recorder, SerialSolveIsAChain) {
   EXPECT_EQ(ranks[1].tasks.front().peer, 0);
 }
 
-// The kinds of a rank's first tasks on the finest level.
+// The kinds of the first tasks of a rank on the finest level.
 std::string opening(const Recorded& rank, std::size_t length) {
   std::string kinds;
   for (const Task& task : rank.tasks) {
-    if (task.level == 0 && kinds.size() < length) kinds += "x+<>"[static_cast<int>(task.kind)];  // step + send receive
+    if (task.level == 0 && kinds.size() < length)
+      kinds += "x+<>"[static_cast<int>(task.kind)];  // step, combine, send, receive
   }
   return kinds;
 }
 
-// The middle rank of three: what its neighbour waits for leaves first, what it waits for itself is needed last.
+// The middle rank of three sends the value that its neighbour waits for first, and receives its own last.
 TEST(Recorder, SweepsServeTheNextRankFirst) {
-  // Points 7 to 12: the last one is a C-point, whose value is known; the interval of 7 and 8 starts from C-point 6.
+  // Points 7 to 12: the last one is a C-point with a known value. The interval of 7 and 8 starts from C-point 6.
   EXPECT_EQ(opening(record(3, 2, {0, 7, 13, 21})[1], 8), "<xxx>xxx");
   // Points 6 to 11: 10 and 11 first, then C-point 9 with its interval; C-point 6 needs point 5.
   EXPECT_EQ(opening(record(3, 2, {0, 6, 12, 21})[1], 8), "xx<xxx>x");
-  // Points 7 and 8, an interval that begins and ends elsewhere: there is nothing to do before.
+  // Points 7 and 8, an interval that starts and ends on other ranks: there is nothing to do before.
   EXPECT_EQ(opening(record(3, 2, {0, 7, 9, 21})[1], 4), ">xx<");
 }
 
-// Two iterations of a sweep, one with the residual and the coarsest level, and the final sweep; v travels by itself
-// only where the border does not lie behind a C-point.
-TEST(Recorder, MessagesAcrossABorder) {
+// Two iterations, each with a relaxation sweep, a residual sweep and the coarsest level, and the final sweep. v needs a
+// separate message only if the boundary does not follow a C-point.
+TEST(Recorder, MessagesAcrossABoundary) {
   EXPECT_EQ(record(3, 2, {0, 7, 13, 21})[1].statistics.messages_sent, 2 * 3 + 1);
   EXPECT_EQ(record(3, 2, {0, 6, 12, 21})[1].statistics.messages_sent, 2 * 4 + 1);
   EXPECT_EQ(record(3, 1, {0, 6, 12, 21})[1].statistics.messages_sent, 1);
   EXPECT_EQ(record(3, 2, {0, 7, 13, 21})[2].statistics.messages_sent, 0);
 }
 
-TEST(Recorder, WritesWhatChromeReads) {
+TEST(Recorder, WritesChromeTraceFormat) {
   const Recorded rank = record(2, 2)[1];
   EXPECT_EQ(rank.json.front(), '[');
   EXPECT_THAT(rank.json, HasSubstr(R"({"ph": "X", "name": "step", "pid": 1, "tid": 0, "ts": )"));
@@ -137,7 +138,7 @@ TEST(Recorder, WritesWhatChromeReads) {
   EXPECT_EQ(std::count(rank.json.begin(), rank.json.end(), '{'), std::count(rank.json.begin(), rank.json.end(), '}'));
 }
 
-TEST(Recorder, ClearForgets) {
+TEST(Recorder, ClearRemovesAllTasks) {
   Recorder recorder;
   const auto now = Recorder::Clock::now();
   EXPECT_EQ(recorder.add({}, now, now), 0);

@@ -1,4 +1,4 @@
-// The solver against a plain implementation on full arrays, for every option, grids and splits at random.
+// Compares the solver with a simple implementation on full arrays, for random options, grids and splits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,7 +103,7 @@ struct Named {
   Model (*model)();
 };
 
-// WEFT_TEST_SEEDS asks for more of them.
+// The number of seeds; WEFT_TEST_SEEDS overrides it.
 unsigned seeds() {
   const char* wanted = std::getenv("WEFT_TEST_SEEDS");
   return wanted != nullptr ? static_cast<unsigned>(std::stoul(wanted)) : 250;
@@ -111,7 +111,7 @@ unsigned seeds() {
 
 class RandomSolves : public testing::TestWithParam<Named> {};
 
-TEST_P(RandomSolves, AreThoseOfThePlainImplementation) {
+TEST_P(RandomSolves, MatchTheSimpleImplementation) {
   const Model model = GetParam().model();
   int with_levels = 0;
   for (unsigned seed = 0; seed < seeds(); ++seed) {
@@ -128,7 +128,7 @@ TEST_P(RandomSolves, AreThoseOfThePlainImplementation) {
       ++with_levels;
       expect_same(found, DenseReference(model, times_of(setup), factors, setup.options).run(), setup);
     }
-    if (HasFailure()) return;  // one seed's report is enough
+    if (HasFailure()) return;  // the report of one seed is enough
   }
   EXPECT_GT(with_levels, static_cast<int>(seeds() / 3));
 }

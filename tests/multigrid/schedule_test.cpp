@@ -1,4 +1,4 @@
-// How well the order of work hides communication: recorded solves, played again with a cost for steps and for messages.
+// Replays recorded solves with costs for steps and messages, to check how well the schedule hides communication.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 #include "tests/multigrid/model.h"
 #include "tests/multigrid/thread_transport.h"
-#include "weft/multigrid/recorder.h"
+#include "weft/multigrid/problem/recorder.h"
 #include "weft/multigrid/solver.h"
 
 namespace weft::multigrid {
@@ -19,7 +19,7 @@ constexpr std::int64_t kFactor = 4;
 constexpr int kRanks = 4;
 constexpr int kIterations = 3;
 
-using Tasks = std::vector<std::vector<Task>>;  // of each rank
+using Tasks = std::vector<std::vector<Task>>;  // tasks of each rank
 
 Tasks record(int ranks) {
   Tasks tasks(static_cast<std::size_t>(ranks));
@@ -34,7 +34,7 @@ Tasks record(int ranks) {
     options.max_iterations = kIterations;
     options.absolute_tolerance = 0;
     options.relaxations = 1;
-    options.compute_residual = false;  // whose agreement the recorder does not see
+    options.compute_residual = false;  // the recorder does not see its reduction
     options.recorder = &recorder;
     solver.solve(problem, options);
     tasks[static_cast<std::size_t>(transport->rank())] = recorder.tasks();
@@ -42,14 +42,13 @@ Tasks record(int ranks) {
   return tasks;
 }
 
-// Every rank does its tasks in the order recorded: a step takes 1, a message `latency` from send to receive, sums
-// nothing.
+// Every rank executes its tasks in the recorded order. A step takes 1, a message `latency` and a combine 0.
 class Replay {
  public:
   Replay(const Tasks& tasks, double latency)
       : tasks_(tasks), latency_(latency), now_(tasks.size()), next_(tasks.size()) {}
 
-  // When the last rank is done.
+  // The time at which the last rank is done.
   double run() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -85,17 +84,17 @@ class Replay {
 };
 
 constexpr std::int64_t kCoarse = kSteps / kFactor;
-// Relaxation, residual, coarse residual and coarse solve, each iteration; and the final sweep.
+// Relaxation, residual, coarse residual and coarse solve of each iteration, and the final sweep.
 constexpr std::int64_t kAll = kIterations * (2 * kSteps + 2 * kCoarse) + kSteps;
-// A rank's share of them, and once the time until the last rank's turn comes on the coarsest level. After that the
-// ranks are as far apart as their turns are, and nobody waits again.
+// The share of one rank, plus the time until the last rank can start on the coarsest level. Afterwards the ranks are
+// staggered by exactly that time and never wait again.
 constexpr double kIdeal = static_cast<double>(kAll / kRanks + kCoarse - kCoarse / kRanks);
 
 TEST(Schedule, RanksWaitOnlyOnceForTheSerialLevel) { EXPECT_EQ(Replay(record(kRanks), 0).run(), kIdeal); }
 
-TEST(Schedule, OneRankDoesNothingTwice) { EXPECT_EQ(Replay(record(1), 5).run(), static_cast<double>(kAll)); }
+TEST(Schedule, OneRankRepeatsNoWork) { EXPECT_EQ(Replay(record(1), 5).run(), static_cast<double>(kAll)); }
 
-// A sweep's message is needed last. What cannot hide is the coarsest level's way from rank to rank, once.
+// A sweep needs its message last. Only the first pass through the coarsest level from rank to rank cannot be hidden.
 TEST(Schedule, SweepsHideTheirMessages) {
   const Tasks tasks = record(kRanks);
   for (const double latency : {1.0, 8.0, 30.0}) {

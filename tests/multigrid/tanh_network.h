@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "weft/multigrid/typed_problem.h"
+#include "weft/multigrid/problem/typed_problem.h"
 
 namespace weft::multigrid {
 
@@ -39,7 +39,7 @@ class TanhNetwork : public TypedProblem<std::vector<double>> {
     return announce ? std::optional<std::int64_t>(kRows * kColumns * sizeof(double)) : std::nullopt;
   }
 
-  bool announce = true;  // both ways that a message can travel
+  bool announce = true;  // whether packed_bytes() returns the size
 };
 
 }  // namespace weft::multigrid

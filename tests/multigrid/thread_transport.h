@@ -1,4 +1,4 @@
-// A Transport between threads of one process, and a way to run a function on several such ranks.
+// ThreadTransport: a Transport between threads of one process, and run_on_threads() to run a function on all of them.
 #pragma once
 
 #include <chrono>
@@ -21,39 +21,39 @@
 
 namespace weft::multigrid {
 
-// What the ranks share.
+// The state that the ranks share.
 class ThreadHub {
  public:
   explicit ThreadHub(int ranks) : ranks_(ranks) {}
 
-  struct Letter {
-    std::optional<Packed> message;
+  struct Message {
+    std::optional<Packed> content;  // empty for a failure notice
     std::optional<std::int64_t> announced;
   };
   using Route = std::tuple<int, int, int>;  // source, destination, level
 
-  void put(const Route& route, Letter letter) {
+  void put(const Route& route, Message message) {
     const std::lock_guard lock(mutex_);
-    letters_[route].push_back(std::move(letter));
+    messages_[route].push_back(std::move(message));
     changed_.notify_all();
   }
-  Letter take(const Route& route) {
+  Message take(const Route& route) {
     std::unique_lock lock(mutex_);
-    await(lock, [&] { return !letters_[route].empty(); });
-    Letter letter = std::move(letters_[route].front());
-    letters_[route].pop_front();
-    return letter;
+    await(lock, [&] { return !messages_[route].empty(); });
+    Message message = std::move(messages_[route].front());
+    messages_[route].pop_front();
+    return message;
   }
-  // Letters that nobody took: a solve must leave none.
+  // The number of unreceived messages, which must be 0 after a solve.
   [[nodiscard]] std::size_t left_over() {
     const std::lock_guard lock(mutex_);
     std::size_t count = 0;
-    for (const auto& [route, letters] : letters_) count += letters.size();
+    for (const auto& [route, messages] : messages_) count += messages.size();
     return count;
   }
 
-  // The ranks' contributions to the n-th collective.
-  struct Meeting {
+  // The contributions of the ranks to the n-th collective.
+  struct Collective {
     std::vector<std::string> texts;
     std::vector<double> values;
     bool failed = false;
@@ -61,22 +61,22 @@ class ThreadHub {
   };
   void join(std::size_t number, int rank, double value, bool failed, const std::string& text) {
     const std::lock_guard lock(mutex_);
-    Meeting& meeting = meetings_[number];
-    meeting.texts.resize(static_cast<std::size_t>(ranks_));
-    meeting.values.resize(static_cast<std::size_t>(ranks_));
-    meeting.texts[static_cast<std::size_t>(rank)] = text;
-    meeting.values[static_cast<std::size_t>(rank)] = value;
-    meeting.failed = meeting.failed || failed;
-    ++meeting.arrived;
+    Collective& entry = collectives_[number];
+    entry.texts.resize(static_cast<std::size_t>(ranks_));
+    entry.values.resize(static_cast<std::size_t>(ranks_));
+    entry.texts[static_cast<std::size_t>(rank)] = text;
+    entry.values[static_cast<std::size_t>(rank)] = value;
+    entry.failed = entry.failed || failed;
+    ++entry.arrived;
     changed_.notify_all();
   }
-  Meeting outcome(std::size_t number) {
+  Collective result(std::size_t number) {
     std::unique_lock lock(mutex_);
-    await(lock, [&] { return meetings_[number].arrived == ranks_; });
-    return meetings_[number];
+    await(lock, [&] { return collectives_[number].arrived == ranks_; });
+    return collectives_[number];
   }
 
-  void break_down(const std::string& cause) {
+  void interrupt(const std::string& cause) {
     const std::lock_guard lock(mutex_);
     cause_ = cause;
     changed_.notify_all();
@@ -87,15 +87,15 @@ class ThreadHub {
   template <class Ready>
   void await(std::unique_lock<std::mutex>& lock, Ready&& ready) {
     const bool in_time = changed_.wait_for(lock, std::chrono::seconds(30), [&] { return ready() || !cause_.empty(); });
-    if (!in_time) throw std::runtime_error("the ranks wait for each other");
+    if (!in_time) throw std::runtime_error("the ranks wait for each other (deadlock)");
     if (!ready()) throw mpi::PeerLost(0, cause_);
   }
 
   int ranks_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<Route, std::deque<Letter>> letters_;
-  std::map<std::size_t, Meeting> meetings_;
+  std::map<Route, std::deque<Message>> messages_;
+  std::map<std::size_t, Collective> collectives_;
   std::string cause_;
 };
 
@@ -107,13 +107,13 @@ class ThreadTransport final : public Transport {
   int size() const override { return hub_->ranks(); }
 
   void begin(std::uint64_t signature, bool failed, const std::string& description) override {
-    const auto meeting = meet(0, failed, std::to_string(signature));
-    for (const std::string& other : meeting.texts) {
-      if (failed || meeting.failed || other != std::to_string(signature)) throw mpi::Disagreement(description);
+    const auto collective = combine(0, failed, std::to_string(signature));
+    for (const std::string& other : collective.texts) {
+      if (failed || collective.failed || other != std::to_string(signature)) throw mpi::Disagreement(description);
     }
   }
 
-  std::unique_ptr<Incoming> receive(int source, int level, std::optional<std::int64_t> bytes) override {
+  std::unique_ptr<IncomingState> receive(int source, int level, std::optional<std::int64_t> bytes) override {
     return std::make_unique<Receive>(*hub_, ThreadHub::Route{source, rank_, level}, bytes);
   }
   void send(int dest, int level, std::optional<Packed> message, std::optional<std::int64_t> bytes) override {
@@ -122,28 +122,28 @@ class ThreadTransport final : public Transport {
   void progress() override {}
   void finish() override {}
 
-  std::unique_ptr<PendingAgreement> agree(double value, bool maximum, bool failed) override {
-    hub_->join(meetings_, rank_, value, failed, "");
-    return std::make_unique<Pending>(*hub_, meetings_++, maximum);
+  std::unique_ptr<PendingReduction> reduce(double value, bool maximum, bool failed) override {
+    hub_->join(collectives_, rank_, value, failed, "");
+    return std::make_unique<Pending>(*hub_, collectives_++, maximum);
   }
-  bool end(bool failed) override { return meet(0, failed, "").failed; }
-  std::vector<std::string> gather(const std::string& text) override { return meet(0, false, text).texts; }
-  void abandon(const std::string& cause) noexcept override { hub_->break_down(cause); }
+  bool end(bool failed) override { return combine(0, failed, "").failed; }
+  std::vector<std::string> gather(const std::string& text) override { return combine(0, false, text).texts; }
+  void abandon(const std::string& cause) noexcept override { hub_->interrupt(cause); }
 
  private:
-  class Receive final : public Incoming {
+  class Receive final : public IncomingState {
    public:
     Receive(ThreadHub& hub, ThreadHub::Route route, std::optional<std::int64_t> bytes)
         : hub_(hub), route_(route), bytes_(bytes) {}
     std::optional<Packed> wait() override {
-      const ThreadHub::Letter letter = hub_.take(route_);
-      if (letter.announced != bytes_) throw std::logic_error("the ends of a message announce different sizes");
-      if (!letter.message) return std::nullopt;
-      const auto bytes = letter.message->bytes;
+      const ThreadHub::Message received = hub_.take(route_);
+      if (received.announced != bytes_) throw std::logic_error("sender and receiver announce different sizes");
+      if (!received.content) return std::nullopt;
+      const auto bytes = received.content->bytes;
       if (bytes_ && *bytes_ != static_cast<std::int64_t>(bytes.size())) {
-        throw std::logic_error("a message is not as long as announced");
+        throw std::logic_error("a message does not have the announced size");
       }
-      // Copied only now: a sender that writes into what it sent would be found out.
+      // Copied as late as possible, to detect a sender that overwrites its message.
       auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
       return Packed{{copy->data(), copy->size()}, copy};
     }
@@ -154,20 +154,20 @@ class ThreadTransport final : public Transport {
     std::optional<std::int64_t> bytes_;
   };
 
-  class Pending final : public PendingAgreement {
+  class Pending final : public PendingReduction {
    public:
     Pending(ThreadHub& hub, std::size_t number, bool maximum) : hub_(hub), number_(number), maximum_(maximum) {}
-    Agreement wait() override {
-      const ThreadHub::Meeting meeting = hub_.outcome(number_);
+    ReductionResult wait() override {
+      const ThreadHub::Collective collective = hub_.result(number_);
       double result = 0;
-      for (const double value : meeting.values) {
+      for (const double value : collective.values) {
         if (maximum_) {
           result = value != value || value > result ? value : result;
         } else {
           result += value;
         }
       }
-      return {result, meeting.failed};
+      return {result, collective.failed};
     }
 
    private:
@@ -176,17 +176,18 @@ class ThreadTransport final : public Transport {
     bool maximum_;
   };
 
-  ThreadHub::Meeting meet(double value, bool failed, const std::string& text) {
-    hub_->join(meetings_, rank_, value, failed, text);
-    return hub_->outcome(meetings_++);
+  ThreadHub::Collective combine(double value, bool failed, const std::string& text) {
+    hub_->join(collectives_, rank_, value, failed, text);
+    return hub_->result(collectives_++);
   }
 
   std::shared_ptr<ThreadHub> hub_;
   int rank_;
-  std::size_t meetings_ = 0;  // that this rank has joined
+  std::size_t collectives_ = 0;  // number of collectives that this rank has called
 };
 
-// Runs body(transport) on each of `ranks` threads; throws what the first of them threw, and if a message is left over.
+// Runs body(transport) on each of `ranks` threads. Rethrows the exception of the lowest rank. Throws if a message is
+// left over.
 template <class Body>
 void run_on_threads(int ranks, Body&& body) {
   const auto hub = std::make_shared<ThreadHub>(ranks);
@@ -198,7 +199,7 @@ void run_on_threads(int ranks, Body&& body) {
         body(std::make_shared<ThreadTransport>(hub, rank));
       } catch (const std::exception& error) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
-        hub->break_down(error.what());
+        hub->interrupt(error.what());
       }
     });
   }

@@ -1,4 +1,4 @@
-// Exchange lists, against looking up the owner of every single cell.
+// Exchange lists, compared with the owner of every cell.
 #include "weft/partition/exchange_list.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ void for_each_cell(const Box& box, Visit visit, Cell cell = {}) {
   }
 }
 
-// The cell of the field behind a cell of the padding; empty for none.
+// The cell of the field that supplies a padding cell, or an empty cell for zero padding.
 Cell source_of(Cell cell, const Geometry& geometry) {
   for (std::size_t i = 0; i < cell.size(); ++i) {
     const std::int64_t size = geometry.shape[i];
@@ -45,7 +45,7 @@ Cell source_of(Cell cell, const Geometry& geometry) {
   return cell;
 }
 
-// Which cell of the field each cell of the needed box gets by one piece; fails where two pieces write the same.
+// Adds the source of every target cell of a piece to `got`. Fails if two pieces write the same cell.
 void deliver(const Piece& piece, std::map<Cell, Cell>& got) {
   for_each_cell(piece.target, [&](const Cell& target) {
     Cell source(target.size());
@@ -59,7 +59,7 @@ void deliver(const Piece& piece, std::map<Cell, Cell>& got) {
   });
 }
 
-void expect_right(const Geometry& geometry) {
+void expect_correct(const Geometry& geometry) {
   const auto ranks = static_cast<std::int64_t>(geometry.owned.size());
   std::vector<ExchangeList> lists;
   for (std::int64_t rank = 0; rank < ranks; ++rank) lists.push_back(exchange_list(geometry, rank));
@@ -82,7 +82,7 @@ void expect_right(const Geometry& geometry) {
       if (found == got.end()) return;
       ASSERT_EQ(found->second, source);
     });
-    // What the peers mean to send is what this rank waits for, in the same order.
+    // The pieces that a peer sends match the expected ones, in the same order.
     for (std::int64_t peer = 0; peer < ranks; ++peer) {
       std::vector<Piece> sent;
       for (Piece piece : lists[static_cast<std::size_t>(peer)].outgoing) {
@@ -136,31 +136,31 @@ class RandomGeometry {
   std::mt19937 random_;
 };
 
-TEST(ExchangeListTest, RandomWindowsOnGridsOfOneToThreeDimensions) {
+TEST(ExchangeListTest, IsCorrectForRandomWindows) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     RandomGeometry random(seed);
-    expect_right(random.windows(Grid({random.between(1, 6)})));
-    expect_right(random.windows(Grid({random.between(1, 3), random.between(1, 3)})));
-    if (seed % 10 == 0) expect_right(random.windows(Grid({2, random.between(1, 2), 2})));
+    expect_correct(random.windows(Grid({random.between(1, 6)})));
+    expect_correct(random.windows(Grid({random.between(1, 3), random.between(1, 3)})));
+    if (seed % 10 == 0) expect_correct(random.windows(Grid({2, random.between(1, 2), 2})));
     if (HasFatalFailure()) return;
   }
 }
 
-TEST(ExchangeListTest, Repartitions) {
+TEST(ExchangeListTest, IsCorrectForRandomRepartitions) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     RandomGeometry random(seed);
     const Grid grid({random.between(1, 3), random.between(1, 3)});
     const Tiling from = random.tiling(grid);
     const Tiling to = Tiling::balanced(grid, from.shape());
-    expect_right({from.tiles(), to.tiles(), from.shape(), {Border::kZeros, Border::kZeros}});
+    expect_correct({from.tiles(), to.tiles(), from.shape(), {Border::kZeros, Border::kZeros}});
     if (HasFatalFailure()) return;
   }
 }
 
-TEST(ExchangeListTest, HalosReachBeyondNeighbours) {
-  // Tiles of one row and a window of five: every rank needs rows of four others.
+TEST(ExchangeListTest, HalosExtendBeyondNeighbours) {
+  // With one row per tile and a window of five rows, every rank needs rows of four others.
   const Tiling tiling = Tiling::balanced(Grid({6}), {6});
   Geometry geometry{tiling.tiles(), {}, {6}, {Border::kZeros}};
   for (const Box& tile : tiling.tiles()) geometry.needed.push_back({{Window{5, 1, 2, 2}.needed(tile.ranges[0])}});
@@ -172,14 +172,14 @@ TEST(ExchangeListTest, HalosReachBeyondNeighbours) {
   EXPECT_FALSE(only_crops(geometry));
 }
 
-TEST(ExchangeListTest, CropsNeedNobody) {
+TEST(ExchangeListTest, CropsDoNotCommunicate) {
   const Tiling tiling = Tiling::balanced(Grid({2}), {8});
   const Geometry geometry{tiling.tiles(), {{{{0, 3}}}, {{{4, 8}}}}, {8}, {Border::kZeros}};
   EXPECT_TRUE(only_crops(geometry));
   EXPECT_FALSE(communicates(geometry));
 }
 
-TEST(ExchangeListTest, ErrorsSayWhatDoesNotFit) {
+TEST(ExchangeListTest, RejectsInconsistentGeometry) {
   EXPECT_THAT(invalid_argument_text([] { (void)exchange_list({{}, {}, {}, {}}, 0); }), HasSubstr("for each rank"));
   EXPECT_THAT(invalid_argument_text([] { (void)exchange_list({{Box{}}, {Box{}}, {4}, {}}, 0); }),
               HasSubstr("a border for each of 1 dimensions, got 0"));

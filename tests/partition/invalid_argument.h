@@ -1,4 +1,4 @@
-// The text of the std::invalid_argument that a call throws, for tests of error messages.
+// Returns the message of the std::invalid_argument that a call throws.
 #pragma once
 
 #include <stdexcept>

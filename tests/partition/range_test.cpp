@@ -12,7 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST(RangeTest, SizeEmptyContains) {
+TEST(RangeTest, EndIsExclusive) {
   const Range range{2, 5};
   EXPECT_EQ(range.size(), 3);
   EXPECT_FALSE(range.empty());
@@ -30,7 +30,7 @@ TEST(RangeTest, ReversedBoundsAreEmpty) {
   EXPECT_EQ(range.size(), 0);
 }
 
-TEST(RangeTest, Intersect) {
+TEST(RangeTest, IntersectReturnsTheCommonPart) {
   EXPECT_EQ((Range{0, 5}.intersect({3, 9})), (Range{3, 5}));
   EXPECT_EQ((Range{0, 9}.intersect({3, 5})), (Range{3, 5}));
   EXPECT_TRUE((Range{0, 3}.intersect({3, 5}).empty()));
@@ -45,12 +45,12 @@ TEST(BalancedTest, RemainderGoesToTheFirstParts) {
   EXPECT_THAT(balanced_sizes(11, 3), ElementsAre(4, 4, 3));
 }
 
-TEST(BalancedTest, MorePartsThanThings) {
+TEST(BalancedTest, LastPartsAreEmptyIfItemsRunOut) {
   EXPECT_THAT(balanced_sizes(2, 5), ElementsAre(1, 1, 0, 0, 0));
   EXPECT_EQ(balanced(2, 5, 4), (Range{2, 2}));
 }
 
-TEST(BalancedTest, NothingToSplit) {
+TEST(BalancedTest, SplittingNothingGivesEmptyParts) {
   EXPECT_THAT(balanced_sizes(0, 3), ElementsAre(0, 0, 0));
   EXPECT_TRUE(balanced(0, 3, 2).empty());
 }
@@ -63,7 +63,7 @@ TEST(BalancedTest, LargeCountsDoNotOverflow) {
   EXPECT_EQ(owner(kLargest - 1, kLargest, kLargest - 2), kLargest - 2);
 }
 
-TEST(BalancedTest, SlicesTileTheWholeInOrder) {
+TEST(BalancedTest, SlicesCoverTheWholeInOrder) {
   for (std::int64_t total = 0; total <= 40; ++total) {
     for (std::int64_t parts = 1; parts <= 45; ++parts) {
       const auto sizes = balanced_sizes(total, parts);
@@ -81,12 +81,12 @@ TEST(BalancedTest, SlicesTileTheWholeInOrder) {
   }
 }
 
-TEST(OffsetsTest, UnevenAndEmpty) {
+TEST(OffsetsTest, AreRunningSumsOfTheSizes) {
   EXPECT_THAT(offsets({}), ElementsAre(0));
   EXPECT_THAT(offsets({3, 0, 2}), ElementsAre(0, 3, 3, 5));
 }
 
-TEST(ErrorsTest, SayWhatWasExpectedAndWhatCame) {
+TEST(ErrorsTest, StateTheValidRangeAndTheValue) {
   EXPECT_EQ(invalid_argument_text([] { (void)balanced(-1, 2, 0); }), "balanced: total must be at least 0, not -1");
   EXPECT_EQ(invalid_argument_text([] { (void)balanced(4, 0, 0); }), "balanced: parts must be at least 1, not 0");
   EXPECT_EQ(invalid_argument_text([] { (void)balanced(4, 2, 2); }), "balanced: index must be in [0, 2), not 2");

@@ -1,4 +1,4 @@
-// Boxes, cuts, grids and tilings, against counting every cell.
+// Boxes, cuts, grids and tilings, checked cell by cell.
 #include "weft/partition/tiling.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ void for_each_split(std::int64_t total, std::int64_t parts, Sizes& sizes,
   }
 }
 
-TEST(BoxTest, VolumeIntersectionContainment) {
+TEST(BoxTest, HasVolumeIntersectionAndContainment) {
   const Box box{{{0, 4}, {2, 5}}};
   EXPECT_EQ(box.volume(), 12);
   EXPECT_THAT(box.sizes(), ElementsAre(4, 3));
@@ -39,12 +39,12 @@ TEST(BoxTest, VolumeIntersectionContainment) {
   EXPECT_TRUE(box.intersect({{{4, 9}, {0, 3}}}).empty());
   EXPECT_TRUE(box.contains({{{0, 4}, {2, 5}}}));
   EXPECT_FALSE(box.contains({{{-1, 4}, {2, 5}}}));
-  EXPECT_TRUE(box.contains({{{70, 70}, {2, 5}}})) << "an empty box lies in every one";
+  EXPECT_TRUE(box.contains({{{70, 70}, {2, 5}}})) << "an empty box lies inside every box";
   EXPECT_EQ(Box{}.volume(), 1);
   EXPECT_EQ(box.describe(), "[0, 4) x [2, 5)");
 }
 
-TEST(CutsTest, EverySplitKnowsItsOwners) {
+TEST(CutsTest, FindsTheOwnerInEverySplit) {
   for (std::int64_t total = 0; total <= 6; ++total) {
     for (std::int64_t parts = 1; parts <= 4; ++parts) {
       Sizes scratch;
@@ -65,7 +65,7 @@ TEST(GridTest, RanksAndCoordinatesAreInverse) {
     const Grid grid(extents);
     for (std::int64_t rank = 0; rank < grid.size(); ++rank) EXPECT_EQ(grid.rank(grid.coordinates(rank)), rank);
   }
-  EXPECT_THAT(Grid({2, 3}).coordinates(4), ElementsAre(1, 1)) << "the last dimension runs fastest";
+  EXPECT_THAT(Grid({2, 3}).coordinates(4), ElementsAre(1, 1)) << "row-major order";
 }
 
 TEST(TilingTest, TilesCoverEveryCellOnce) {
@@ -85,11 +85,11 @@ TEST(TilingTest, TilesCoverEveryCellOnce) {
   }
 }
 
-TEST(TilingTest, ErrorsSayWhatWasExpected) {
-  EXPECT_EQ(invalid_argument_text([] { (void)Grid({}); }), "Grid: expected at least one dimension, got none");
+TEST(TilingTest, ErrorsStateTheExpectedValue) {
+  EXPECT_EQ(invalid_argument_text([] { (void)Grid({}); }), "Grid: at least one dimension is required");
   EXPECT_EQ(invalid_argument_text([] { (void)Grid({2, 0}); }), "Grid: expected extents of at least 1, got 2 x 0");
   EXPECT_EQ(invalid_argument_text([] { (void)Grid({2, 2}).coordinates(4); }), "Grid: rank must be in [0, 4), not 4");
-  EXPECT_EQ(invalid_argument_text([] { (void)Cuts::of_sizes({}); }), "Cuts: expected at least one part, got none");
+  EXPECT_EQ(invalid_argument_text([] { (void)Cuts::of_sizes({}); }), "Cuts: at least one part is required");
   EXPECT_THAT(invalid_argument_text([] { (void)Cuts::of_sizes({2, -1}); }), HasSubstr("at least 0"));
   EXPECT_EQ(invalid_argument_text([] { (void)Cuts::of_sizes({2, 1}).owner(3); }),
             "Cuts: index must be in [0, 3), not 3");

@@ -1,4 +1,4 @@
-// Window arithmetic and borders, against enumerating every window and every cell.
+// Window arithmetic and borders, compared with an enumeration of every window and cell.
 #include "weft/partition/window.h"
 
 #include <gmock/gmock.h>
@@ -36,20 +36,20 @@ std::set<std::int64_t> inputs_of(const Window& window, std::int64_t output) {
   return inputs;
 }
 
-TEST(WindowTest, OutputsAreThoseWhoseWindowsFit) {
+TEST(WindowTest, CountsOutputsWhoseWindowsFit) {
   for_each_window([](const Window& window) {
     for (std::int64_t size = 0; size <= 9; ++size) {
       std::int64_t fitting = 0;
       while (*inputs_of(window, fitting).rbegin() < size + window.padding_hi) ++fitting;
       ASSERT_EQ(window.outputs(size), fitting) << size << " cells, kernel " << window.kernel;
-      // Rounded up: one more where cells are left over, unless it would begin in the padding behind.
+      // ceil_mode adds an output if cells remain, unless its window would start in the high padding.
       const std::int64_t room = size + window.padding_lo + window.padding_hi - window.reach();
       if (room < 0) continue;
       const bool left_over = room % window.stride != 0;
       const bool begins_inside = fitting * window.stride < size + window.padding_lo;
       Window ceil = window;
       ceil.ceil_mode = true;
-      // torch drops the last one also where nothing was left over but it begins in the padding behind.
+      // torch also drops the last window if no cells remain but it starts in the high padding.
       const bool last_begins_inside = (fitting - 1) * window.stride < size + window.padding_lo;
       const std::int64_t expected =
           left_over ? fitting + (begins_inside ? 1 : 0) : fitting - (last_begins_inside ? 0 : 1);
@@ -58,7 +58,7 @@ TEST(WindowTest, OutputsAreThoseWhoseWindowsFit) {
   });
 }
 
-TEST(WindowTest, NeededIsFromTheFirstToTheLastInput) {
+TEST(WindowTest, NeededSpansFirstToLastInput) {
   for_each_window([](const Window& window) {
     for (std::int64_t first = 0; first <= 4; ++first) {
       for (std::int64_t end = first + 1; end <= 6; ++end) {
@@ -71,9 +71,8 @@ TEST(WindowTest, NeededIsFromTheFirstToTheLastInput) {
   });
 }
 
-// Which outputs and which taps must be looked at for some inputs: all that see one of them, and none whose window lies
-// elsewhere.
-TEST(WindowTest, ReachingAndTapsMissNothing) {
+// reaching() and taps() contain every output and kernel position that covers one of the inputs.
+TEST(WindowTest, ReachingAndTapsAreComplete) {
   const Range outputs{1, 6};
   for_each_window([&](const Window& window) {
     for (std::int64_t begin = -2; begin <= 5; ++begin) {
@@ -96,11 +95,12 @@ TEST(WindowTest, ReachingAndTapsMissNothing) {
     ASSERT_TRUE(window.taps({2, 2}, outputs).empty());
     ASSERT_TRUE(window.taps({2, 4}, {3, 3}).empty());
   });
-  EXPECT_EQ((Window{3, 1, 1, 1}).taps({-1, 0}, {0, 1}), (Range{0, 1})) << "a halo of one row meets one row of 3x3";
+  EXPECT_EQ((Window{3, 1, 1, 1}).taps({-1, 0}, {0, 1}), (Range{0, 1}))
+      << "a halo of one row meets one row of a 3x3 kernel";
   EXPECT_EQ((Window{3, 1, 1, 1}).taps({8, 9}, {7, 8}), (Range{2, 3}));
 }
 
-TEST(TransposedWindowTest, NeededAreTheInputsThatAdd) {
+TEST(TransposedWindowTest, NeededContainsAllContributingInputs) {
   for (std::int64_t kernel = 1; kernel <= 4; ++kernel) {
     for (std::int64_t stride = 1; stride <= 4; ++stride) {
       for (std::int64_t padding = 0; padding <= 2; ++padding) {
@@ -116,7 +116,7 @@ TEST(TransposedWindowTest, NeededAreTheInputsThatAdd) {
                 }
               }
               const Range needed = window.needed(outputs, size);
-              if (adding.empty()) continue;  // dilation may leave an output in between without any
+              if (adding.empty()) continue;  // with dilation, an output may have no inputs
               ASSERT_LE(needed.begin, *adding.begin());
               ASSERT_GE(needed.end, *adding.rbegin() + 1);
               if (dilation == 1) {
@@ -137,10 +137,10 @@ TEST(WindowTest, ErrorsNameTheArgument) {
   EXPECT_EQ(invalid_argument_text([] { Window{3, 1, 0, -1}.validate(); }),
             "Window: padding must be at least 0, not -1");
   EXPECT_THAT(invalid_argument_text([] { TransposedWindow{3, 2, 0, 2}.validate(); }),
-              HasSubstr("output_padding must be below stride or dilation (2), not 2"));
+              HasSubstr("output_padding must be less than the larger of stride and dilation (2), not 2"));
 }
 
-TEST(CutOutputsTest, BalancedStaysBalancedAndOthersAreFollowed) {
+TEST(CutOutputsTest, BalancedStaysBalancedAndOthersScale) {
   EXPECT_EQ(cut_outputs(Cuts::balanced(10, 2), 5), Cuts::balanced(5, 2));
   EXPECT_EQ(cut_outputs(Cuts::of_sizes({2, 0, 8}), 5), Cuts::of_sizes({1, 0, 4}));
   EXPECT_EQ(cut_outputs(Cuts::of_sizes({2, 8}), 10), Cuts::of_sizes({2, 8}));
@@ -150,7 +150,7 @@ TEST(CutOutputsTest, BalancedStaysBalancedAndOthersAreFollowed) {
   }
 }
 
-// The cell of the field that a cell of the padding repeats, as torch defines the modes; -1 for none.
+// The cell of the field that supplies a padding cell, as in torch; -1 for zero padding.
 std::int64_t source_of(std::int64_t cell, std::int64_t size, Border border) {
   if (cell >= 0 && cell < size) return cell;
   switch (border) {
@@ -165,7 +165,7 @@ std::int64_t source_of(std::int64_t cell, std::int64_t size, Border border) {
   }
 }
 
-TEST(BorderTest, RunsReadWhatEachModeSays) {
+TEST(BorderTest, RunsFollowThePaddingMode) {
   for (const Border border : {Border::kZeros, Border::kReflect, Border::kReplicate, Border::kCircular}) {
     for (std::int64_t size = 1; size <= 6; ++size) {
       const std::int64_t most = border == Border::kReflect ? size - 1 : size;
@@ -203,7 +203,7 @@ TEST(BorderTest, RunsWithinAnOwnerReadOnlyItsCells) {
   }
 }
 
-TEST(BorderTest, ErrorsSayHowLargeTheFieldMustBe) {
+TEST(BorderTest, ErrorsStateTheMinimumSize) {
   EXPECT_THAT(invalid_argument_text([] { (void)runs({-3, 3}, 3, Border::kReflect); }),
               HasSubstr("padding of 3 by reflect needs a field of at least 4 cells, this one has 3"));
   EXPECT_THAT(invalid_argument_text([] { (void)runs({0, 7}, 3, Border::kCircular); }),

@@ -1,4 +1,4 @@
-"""Makes pytest fit for mpirun: one report from rank 0, failures from every rank, no rank left waiting for another."""
+"""Runs pytest under mpirun: rank 0 prints the report, every rank prints its failures, and no rank waits forever."""
 
 import os
 import sys
@@ -9,11 +9,11 @@ import torch
 
 import weft
 
-# What the launchers call them: Open MPI, MPICH's Hydra and srun's PMI, srun.
+# Set by Open MPI, by MPICH's Hydra and srun with PMI, and by srun.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
-# mpirun ends the whole job when one rank fails; rank 0 gets this long to print its report first.
+# mpirun ends the whole job when one rank fails. The delay lets rank 0 print its report first.
 REPORT_SECONDS = 2.0
 
 
@@ -26,7 +26,7 @@ SIZE = launcher_number(SIZE_VARIABLES, 1)
 
 
 class FailurePrinter:
-    """Prints failures at once, each line with the rank: the session may never reach its end."""
+    """Prints failures immediately, with the rank in each line, because the session may not finish."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._print(report)
@@ -49,11 +49,11 @@ def print_with_rank(text: str) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    # After a failure on one rank the ranks are no longer at the same place, so the tests behind it would only hang.
+    # After a failure on one rank the ranks are out of step, so later tests would hang.
     if SIZE > 1 and not config.option.maxfail:
         config.option.maxfail = 1
     if RANK > 0:
-        # Silenced, not removed: pytest's assertion messages need the reporter's terminal.
+        # Silenced, not removed: pytest's assertion messages need the terminal reporter.
         config.get_terminal_writer()._file = open(os.devnull, "w")
         config.pluginmanager.register(FailurePrinter(), "failure-printer")
 
@@ -71,7 +71,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     status = config.stash.get(EXIT_STATUS, 0)
     if SIZE == 1 or status == 0:
         return
-    # Not sys.exit: MPI_Finalize, in some exit handler, would wait for ranks that wait for this one.
+    # Not sys.exit: MPI_Finalize in an exit handler would wait for ranks that wait for this one.
     if RANK > 0:
         time.sleep(REPORT_SECONDS)
     sys.stdout.flush()
@@ -96,7 +96,7 @@ def comm() -> weft.Communicator:
 
 @pytest.fixture
 def works_afterwards(comm: weft.Communicator):
-    """For tests that break something: what comes next still communicates."""
+    """Checks that communication still works after a test that causes an error."""
     yield
     weft.reset_tape()
     assert comm.all_reduce(torch.ones(1)).item() == comm.size

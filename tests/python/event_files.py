@@ -1,4 +1,4 @@
-"""A reader of TensorBoard's files, written from the definitions of TFRecord and protocol buffers."""
+"""An independent reader of TensorBoard files, based on the definitions of TFRecord and protocol buffers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RESTART = "restart"
 
 
 def crc32c(data: bytes) -> int:
-    """Bit by bit: polynomial division, with the reflected polynomial 0x82F63B78."""
+    """Bitwise polynomial division with the reflected polynomial 0x82F63B78."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -19,7 +19,7 @@ def crc32c(data: bytes) -> int:
 
 
 def records(content: bytes) -> list[bytes]:
-    """Length (uint64), its masked checksum, data, its masked checksum; all little-endian."""
+    """Splits records: length (uint64), masked checksum of it, data, masked checksum of the data; little-endian."""
 
     def check(data: bytes, stored: bytes) -> None:
         crc = crc32c(data)
@@ -67,12 +67,15 @@ def fields(data: bytes) -> dict[int, Any]:
 
 
 def scalars(content: bytes) -> list[tuple[str, int, float, float]]:
-    """Name, step, value, time. Event: 1 wall_time, 2 step, 3 file_version, 5 summary; Summary.Value: 1 tag, 2 value."""
+    """Returns (name, step, value, time) of each event.
+
+    Field numbers: Event: 1 wall_time, 2 step, 3 file_version, 5 summary; Summary.Value: 1 tag, 2 simple_value.
+    """
     first, *rest = [fields(record) for record in records(content)]
     assert first[3] == b"brain.Event:2"
     result = []
     for event in rest:
-        if 7 in event:  # SessionLog, 1 status: TensorBoard forgets steps from this one on
+        if 7 in event:  # SessionLog, 1 status: TensorBoard discards this step and later ones
             assert fields(event[7]) == {1: 1}
             result.append((RESTART, event[2], 0.0, event[1]))
             continue

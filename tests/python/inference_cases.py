@@ -1,4 +1,4 @@
-"""Collectives on tensors of torch.inference_mode(), as validation reduces its metrics; for every backend."""
+"""Collectives on tensors created in torch.inference_mode(), for all backends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reduce_scatter(rank: int, size: int) -> None:
 
 
 def without_waiting(rank: int, size: int) -> None:
-    """Another thread than the caller's delivers."""
+    """A thread other than the caller's writes the result."""
     wholes = [torch.full((2000, 2), float(rank)) for _ in range(10)]
     works = [dist.all_reduce(whole[:, 0], op=dist.ReduceOp.AVG, async_op=True) for whole in wholes]
     for work in works:
@@ -66,7 +66,7 @@ def without_waiting(rank: int, size: int) -> None:
 
 
 def tensors_of_before(rank: int, size: int) -> None:
-    """Made in the usual mode, which they keep."""
+    """Tensors created in normal mode stay normal tensors."""
     with torch.inference_mode(False):
         whole = torch.full((6, 2), float(rank))
     dist.all_reduce(whole[:, 0], op=dist.ReduceOp.AVG)
@@ -74,7 +74,7 @@ def tensors_of_before(rank: int, size: int) -> None:
 
 
 def tensors_of_then(rank: int, size: int) -> None:
-    """Used after the mode has ended."""
+    """Inference tensors are used after the mode has ended."""
     x = torch.full((6, 2), float(rank))
     with torch.inference_mode(False):
         dist.all_reduce(x, op=dist.ReduceOp.AVG)
@@ -100,5 +100,5 @@ def check(case: Callable[[int, int], None], rank: int, size: int) -> None:
     with torch.inference_mode():
         case(rank, size)
     x = torch.ones(3)
-    dist.all_reduce(x)  # the group goes on
+    dist.all_reduce(x)  # the group remains usable
     assert (x == size).all()

@@ -1,4 +1,4 @@
-"""Jobs that tests start: what ends, hangs or breaks does so in processes of its own."""
+"""Starts jobs in separate processes, for tests of crashes, hangs and exits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAUNCHERS_OWN = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPIR_")
 
 
 def outside_of_any_job() -> dict[str, str]:
-    """A test may be a rank itself: what its launcher told it must not reach the job's."""
+    """Returns the environment without launcher variables, which a test has if it is a rank itself."""
     return {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS_OWN)}
 
 
@@ -25,7 +25,7 @@ def _command(path: Path, program: str, ranks: int) -> list[str]:
 
 
 def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[int, str, float]:
-    """Status, stdout and stderr, seconds."""
+    """Runs a job; returns status, stdout and stderr, and seconds."""
     command = _command(path, program, ranks)
     start = time.monotonic()
     job = subprocess.run(
@@ -40,7 +40,7 @@ def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[i
 
 
 def begin(path: Path, program: str, ranks: int = 2, **environment: str) -> subprocess.Popen[str]:
-    """A job that goes on; what it prints, on stderr too, is to be read from its stdout."""
+    """Starts a job; its stdout pipe also carries stderr."""
     return subprocess.Popen(
         _command(path, program, ranks),
         env={**outside_of_any_job(), **environment},
@@ -51,7 +51,7 @@ def begin(path: Path, program: str, ranks: int = 2, **environment: str) -> subpr
 
 
 def start_until_ready(path: Path, program: str, **environment: str) -> subprocess.Popen[str]:
-    """A job of two ranks that has printed "ready" and goes on; what it prints later is still to be read."""
+    """Starts a job of two ranks and returns once it has printed "ready"; later output remains to be read."""
     job = begin(path, program, **environment)
     assert job.stdout is not None
     head = ""

@@ -1,4 +1,4 @@
-"""The operations once more, in one process: every rank's inputs come from seeds, and plain torch computes the rest."""
+"""Reference implementation of the operations in one process: seeds give the inputs, plain torch the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIFFERENTIABLE = ("sum", "mean", "prod", "min", "max")
 
 
 def values(shape: Shape, dtype: torch.dtype, *seeds: int) -> Tensor:
-    """The same numbers on every rank that asks with these seeds; small whole ones for integers."""
+    """Returns random values that depend only on the seeds; small integers for integer types."""
     generator = torch.Generator().manual_seed(hash(seeds) % 2**31)
     if dtype.is_floating_point or dtype.is_complex:
         widest = torch.complex128 if dtype.is_complex else torch.float64
@@ -40,14 +40,14 @@ def balanced(total: int, ranks: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Case:
-    """One way to call an operation: the shape of each rank's input, the call, and all ranks' results."""
+    """A call of an operation: the shape of each rank's input, the call, and all ranks' results."""
 
     name: str
     shape: Callable[[int, int], Shape]
     run: Callable[[weft.Communicator, Tensor], Tensor]
     expect: Callable[[list[Tensor]], list[Tensor]]
     linear: bool = True
-    ordered: bool = False  # needs an order on the numbers, or a division: not for complex or integers
+    ordered: bool = False  # needs ordered numbers or a division: not for complex or integer types
 
     def __str__(self) -> str:
         return self.name
@@ -94,7 +94,7 @@ def _reductions() -> list[Case]:
 
 
 def _uneven(rank: int, size: int) -> Shape:
-    return (2, (rank + 1) % 3, 2)  # 1, 2, 0, 1: somebody has nothing
+    return (2, (rank + 1) % 3, 2)  # 1, 2, 0, 1: some rank has nothing
 
 
 def _split(rank: int, size: int) -> Shape:
@@ -102,7 +102,7 @@ def _split(rank: int, size: int) -> Shape:
 
 
 def _to(rank: int, size: int) -> list[int]:
-    """What a rank sends of its rank + 2 * size rows to the others: all of what is left to the last."""
+    """Returns the number of rows that a rank sends to each rank; the last rank gets the remaining rows."""
     sizes = [(rank + i) % 3 for i in range(size - 1)]
     return [*sizes, rank + 2 * size - sum(sizes)]
 
@@ -178,13 +178,13 @@ CASES = [*_reductions(), *_gathers(), *_rest()]
 
 
 def inner(x: Tensor, y: Tensor) -> Tensor:
-    """The real inner product."""
+    """Returns the real inner product."""
     product = x.conj() * y
     return (product.real if product.is_complex() else product).sum()
 
 
 def expected_gradients(case: Case, xs: list[Tensor], weights: list[Tensor]) -> list[Tensor]:
-    """Gradients of the sum over all ranks of <weight, result>, by torch alone."""
+    """Returns the gradients of the sum over all ranks of <weight, result>, computed by torch."""
     leaves = [x.detach().clone().requires_grad_() for x in xs]
     loss = sum((inner(w, y) for w, y in zip(weights, case.expect(leaves), strict=True)), torch.zeros(()))
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else [None] * len(leaves)

@@ -1,4 +1,4 @@
-"""How much memory a test's process uses."""
+"""Memory use of the test process."""
 
 import ctypes
 import gc
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def resident_bytes() -> int:
-    """In use now. What was freed goes back to the system first, so that only what is alive counts."""
+    """Returns the resident size after freed memory was returned to the system."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""Opens a report in headless Chromium: no console errors, curves present, the read-out works; keeps a screenshot.
+"""Opens a report in headless Chromium, checks console errors, curves and the read-out, and takes a screenshot.
 
 python tests/report/browser.py <run> [--screenshot docs/report.png]
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from weft import report
+from weft.tools import report
 
 FLAGS = [
     "--headless",
@@ -24,7 +24,7 @@ FLAGS = [
     "--no-first-run",
 ]
 WIDTH = 1120
-# Done in the page itself: a pointer in the middle of the first chart must name the curves' values there.
+# Runs in the page: with the pointer in the middle of the first chart, the read-out shows the values of the curves.
 POINTER = """<script>
 const chart = document.querySelector('svg[data-series]'), frame = chart.getBoundingClientRect();
 chart.dispatchEvent(new PointerEvent('pointermove', {clientX: frame.left + frame.width / 2, clientY: frame.top + 9}));
@@ -33,10 +33,10 @@ document.body.dataset.height = document.documentElement.scrollHeight;
 
 
 def chromium(page: Path, *flags: str) -> tuple[str, list[str]]:
-    """What it writes to stdout, and the messages of the page's console."""
+    """Returns stdout and the console messages of the page."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        sys.exit("test-report: expected Chromium; scripts/test_report.sh installs it")
+        sys.exit("test-report: Chromium not found; scripts/test_report.sh installs it")
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
             [program, *FLAGS, f"--user-data-dir={profile}", *flags, page.resolve().as_uri()],
@@ -54,15 +54,15 @@ def expect(holds: bool, what: str) -> None:
         sys.exit(1)
 
 
-def check_that_errors_are_seen(folder: Path) -> None:
-    """Or a page without errors would prove nothing."""
+def check_error_detection(folder: Path) -> None:
+    """Checks that console errors are detected at all."""
     broken = folder / "broken.html"
     broken.write_text("<!doctype html><title>x</title><script>undefined.x</script>")
-    expect(bool(chromium(broken, "--dump-dom")[1]), "a broken page's error is seen in the console")
+    expect(bool(chromium(broken, "--dump-dom")[1]), "the console shows the error of a broken page")
 
 
 def check_page(page: Path, folder: Path) -> int:
-    """Returns the page's height in pixels."""
+    """Checks the page and returns its height in pixels."""
     watched = folder / "report.html"
     watched.write_text(page.read_text() + POINTER)
     dom, console = chromium(watched, "--dump-dom", f"--window-size={WIDTH},800")
@@ -71,7 +71,7 @@ def check_page(page: Path, folder: Path) -> int:
     expect(len(curves) >= 3, f"{len(curves)} curves")
     expect(all(curve.count("L") >= 1 for curve in curves), "every curve has a line")
     readouts = re.findall(r'class="readout">([^<]+)<', dom)
-    expect(bool(readouts) and "step" in readouts[0], f"the read-out says: {readouts[:1]}")
+    expect(bool(readouts) and "step" in readouts[0], f"read-out: {readouts[:1]}")
     for title in ("Filters", "Reconstructions", "Optimal stimuli", "Confusion matrix", "Timeline", "Split"):
         expect(f">{title}<" in dom, title)
     return int(re.findall(r'data-height="(\d+)"', dom)[0])
@@ -83,9 +83,9 @@ def main() -> None:
     parser.add_argument("--screenshot", type=Path)
     chosen = parser.parse_args()
     page, problems = report.write(chosen.run)
-    expect(not problems, f"nothing is missing from the run {problems}")
+    expect(not problems, f"the run is complete {problems}")
     with tempfile.TemporaryDirectory() as folder:
-        check_that_errors_are_seen(Path(folder))
+        check_error_detection(Path(folder))
         height = check_page(page, Path(folder))
     if chosen.screenshot:
         chromium(page, f"--window-size={WIDTH},{height}", f"--screenshot={chosen.screenshot.resolve()}")

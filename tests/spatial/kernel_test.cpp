@@ -1,4 +1,4 @@
-#include "weft/spatial/kernel.h"
+#include "weft/spatial/convolution/kernel.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -23,7 +23,7 @@ std::tuple<Tensor, Tensor, Tensor> torch_gradients(const Tensor& g, const Tensor
                                   kernel.dilation, false, none, kernel.groups, {true, true, true});
 }
 
-// 3 MiB a sample: convolved two at a time, with one left over.
+// 3 MiB per sample: the kernel convolves two at a time, and one remains.
 class LargeBatch : public testing::Test {
  protected:
   at::NoGradGuard no_grad_;
@@ -31,11 +31,11 @@ class LargeBatch : public testing::Test {
   Kernel kernel_{at::randn({4, 3, 3, 5}, at::kDouble), at::randn({4}, at::kDouble), {2, 1}, {1, 0}, {1, 2}, 2};
 };
 
-TEST_F(LargeBatch, IsConvolvedAsByTorch) {
+TEST_F(LargeBatch, ConvolutionMatchesTorch) {
   EXPECT_TRUE(close(kernel_.apply(x_), at::conv2d(x_, kernel_.weight, kernel_.bias, {2, 1}, {1, 0}, {1, 2}, 2)));
 }
 
-TEST_F(LargeBatch, GradientsAreTorchs) {
+TEST_F(LargeBatch, GradientsMatchTorch) {
   const Tensor g = at::randn_like(kernel_.apply(x_));
   const auto wanted = torch_gradients(g, x_, kernel_);
   const auto [dx, dw, db] = kernel_.backward(g, x_, {true, true, true});
@@ -44,15 +44,15 @@ TEST_F(LargeBatch, GradientsAreTorchs) {
   EXPECT_TRUE(at::allclose(db, std::get<2>(wanted), 1e-12, 1e-9));
 }
 
-TEST_F(LargeBatch, GradientsThatNobodyWantsAreNotMade) {
+TEST_F(LargeBatch, UnrequestedGradientsAreNotComputed) {
   const auto [dx, dw, db] = kernel_.backward(at::randn_like(kernel_.apply(x_)), x_, {false, true, false});
   EXPECT_FALSE(dx.defined());
   EXPECT_TRUE(dw.defined());
   EXPECT_FALSE(db.defined());
 }
 
-// Weights' gradients of parts of the batch would be rounded to eight bits before they are added.
-TEST_F(LargeBatch, OfFewBitsIsSummedByTorch) {
+// Splitting the batch would round the weight gradients of each part to eight bits before adding them.
+TEST_F(LargeBatch, LowPrecisionGradientsAreIdenticalToTorch) {
   const Tensor x = at::randn({24, 6, 256, 256}).to(at::kBFloat16);
   kernel_.weight = kernel_.weight.to(at::kBFloat16);
   kernel_.bias = kernel_.bias->to(at::kBFloat16);

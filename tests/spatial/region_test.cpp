@@ -1,4 +1,4 @@
-// Layers behind one exchange against the same layers in one process: results and gradients, on uneven and empty tiles.
+// Compares layers that share one exchange with one process: results and gradients, on uneven and empty tiles.
 #include "weft/spatial/region.h"
 
 #include <ATen/ops/conv2d.h>
@@ -48,7 +48,7 @@ std::vector<RegionLayer> layers(const std::vector<at::Tensor>& weights) {
           {true, 0, 2, convolve(1)}};
 }
 
-// All rows on the last ranks but the first one's few: the ranks in between are empty, and halos come from far away.
+// The first rank has two rows and the last rank all others. The ranks between are empty, so halos come from far away.
 LayoutPtr uneven(const RankGridPtr& grid, std::int64_t rows, std::int64_t columns) {
   std::vector<std::int64_t> parts(static_cast<std::size_t>(size()), 0);
   parts.back() = rows;
@@ -80,17 +80,17 @@ void expect_equal_to_one_process(const LayoutPtr& layout) {
   expect_close(b.grad(), last.grad(), "gradient of the last weight", 1e-12);
 }
 
-TEST(RegionTest, EqualsOneProcess) {
+TEST(RegionTest, MatchesOneProcess) {
   for (const Shape& extents : {Shape{size(), 1}, Shape{1, size()}}) {
     expect_equal_to_one_process(Layout::balanced(c10::make_intrusive<RankGrid>(comm(), extents), {13, 6}));
   }
 }
 
-TEST(RegionTest, EqualsOneProcessOnUnevenTiles) {
+TEST(RegionTest, MatchesOneProcessOnUnevenTiles) {
   expect_equal_to_one_process(uneven(c10::make_intrusive<RankGrid>(comm(), Shape{size(), 1}), 13, 6));
 }
 
-TEST(RegionTest, WindowsThatDoNotFitAreRefused) {
+TEST(RegionTest, RejectsWindowsThatDoNotFit) {
   const auto layout = Layout::balanced(c10::make_intrusive<RankGrid>(comm(), Shape{size(), 1}), {13, 6});
   EXPECT_THROW(Region(layout, {{{30, 1}, {1, 1}}}), std::invalid_argument);
   EXPECT_THROW(Region(layout, {}), std::invalid_argument);

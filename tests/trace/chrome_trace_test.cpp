@@ -1,4 +1,4 @@
-// One trace of all ranks: read back with a JSON parser, times on one axis, failures known to everybody.
+// Traces of all ranks: valid JSON, a common time axis, and errors that reach every rank.
 #include "weft/trace/chrome_trace.h"
 
 #include <gmock/gmock.h>
@@ -13,9 +13,11 @@
 #include <set>
 #include <string>
 
+#include "tests/eventually.h"
 #include "tests/mpi/scoped_options.h"
 #include "weft/files/error.h"
 #include "weft/mpi/error.h"
+#include "weft/mpi/message/message_channel.h"
 #include "weft/trace/json.h"
 
 namespace weft::trace {
@@ -23,10 +25,10 @@ namespace {
 
 using nlohmann::json;
 
-mpi::Team& world() { return *mpi::Team::world(); }
-ClockOffset clock_of_world() { return clock_offset(Conversation(world(), "clocks")); }
+Communicator& world() { return *Communicator::world(); }
+ClockOffset clock_of_world() { return clock_offset(mpi::MessageChannel::open(world(), "clocks")); }
 
-// The same on every rank: the first rank's process id.
+// The same path on every rank, based on the process id of rank 0.
 std::filesystem::path shared_path() {
   int number = getpid();
   MPI_Bcast(&number, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -42,7 +44,7 @@ json read_and_remove(const std::filesystem::path& path) {
   return trace;
 }
 
-TEST(ChromeTrace, AllRanksOnOneAxis) {
+TEST(ChromeTrace, PutsAllRanksOnOneTimeAxis) {
   const auto path = shared_path();
   start_recording();
   name_thread("main \"thread\"\n");
@@ -84,26 +86,26 @@ TEST(ChromeTrace, AllRanksOnOneAxis) {
   }
   EXPECT_EQ(processes.size(), static_cast<std::size_t>(world().size()));
   EXPECT_EQ(complete, static_cast<std::size_t>(2 * world().size() * world().size()));
-  // Nobody leaves a barrier before the last one came, whatever their clocks say. Measured at another time than the
-  // trace's own: twice the uncertainty.
+  // No rank leaves a barrier before the last one enters it. The trace measured the clocks separately from this test, so
+  // the tolerance is twice the uncertainty.
   for (const auto& [root, begin] : earliest_after) EXPECT_GE(begin + 4e-3 * worst, latest_before[root]);
 }
 
 TEST(ChromeTrace, ClocksOfOneMachineAgree) {
   const ClockOffset clock = clock_of_world();
-  EXPECT_LE(std::abs(clock.offset_ns), clock.uncertainty_ns);  // they are one clock
+  EXPECT_LE(std::abs(clock.offset_ns), clock.uncertainty_ns);  // all ranks use the same clock
 }
 
-TEST(ChromeTrace, AFileThatCannotBeWrittenIsKnownToAll) {
+TEST(ChromeTrace, AllRanksThrowIfTheFileCannotBeWritten) {
   EXPECT_THROW(write_chrome_trace("/dev/null/trace.json", world()), files::FileError);
   const auto path = shared_path();
-  write_chrome_trace(path, world());  // the ranks are still together
+  write_chrome_trace(path, world());  // the ranks are still synchronized
   EXPECT_NO_THROW(read_and_remove(path));
 }
 
-// Rank 0 gives up on the others, which hear of it; afterwards all can go on.
-TEST(ChromeTrace, ARankThatDoesNotComeEndsTheWait) {
-  if (world().size() == 1) GTEST_SKIP() << "nobody to wait for";
+// Rank 0 times out and notifies the others; afterwards the communicator is usable.
+TEST(ChromeTrace, TimesOutIfARankDoesNotParticipate) {
+  if (world().size() == 1) GTEST_SKIP() << "needs a second rank";
   const auto path = shared_path();
   if (world().rank() == 0) {
     const mpi::ScopedOptions soon([](mpi::Options& options) { options.timeout = std::chrono::milliseconds(200); });
@@ -117,17 +119,22 @@ TEST(ChromeTrace, ARankThatDoesNotComeEndsTheWait) {
   EXPECT_NO_THROW(read_and_remove(path));
 }
 
-// A rank that came, and fails before it answers.
-TEST(ChromeTrace, ARankThatFailsMeanwhileEndsTheWait) {
-  if (world().size() == 1) GTEST_SKIP() << "nobody to fail";
+// Rank 1 participates and fails before it replies.
+TEST(ChromeTrace, ThrowsIfARankFailsDuringTheExchange) {
+  if (world().size() == 1) GTEST_SKIP() << "needs a second rank";
   if (world().rank() == 1) {
-    const Conversation talk(world(), "clocks");
+    static_cast<void>(mpi::MessageChannel::open(world(), "clocks"));
     world().raise_alarm("fell over");
   } else {
     try {
-      // A rank that has nothing to ask of the failed one sees the alarm at the next thing that it does.
+      // A rank that does not communicate with the failed one sees the alarm at its next operation.
       static_cast<void>(clock_of_world());
-      for (;;) world().enter();
+      eventually(
+          [] {
+            world().enter();
+            return false;
+          },
+          "an alarm");
     } catch (const mpi::PeerLost& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("fell over"));
     }
@@ -136,24 +143,24 @@ TEST(ChromeTrace, ARankThatFailsMeanwhileEndsTheWait) {
   EXPECT_NO_THROW(static_cast<void>(clock_of_world()));
 }
 
-TEST(Json, AnyTextIsValid) {
+TEST(Json, ArbitraryBytesBecomeValidJson) {
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<char>(i));
   for (const std::string& text : {bytes, std::string("\xC0\x80"), std::string("\xED\xA0\x80"), std::string("\xF8"),
                                   std::string("\xE2\x82"), std::string("</script>")}) {
-    EXPECT_NO_THROW(json::parse(json_text(text)));
+    EXPECT_NO_THROW(json::parse(dump_json(text)));
   }
   for (const std::string text : {"", "a\"b\\c\n\t", "gr\xC3\xBC\xC3\x9F", "\xF0\x9F\x98\x80"}) {
-    EXPECT_EQ(json::parse(json_text(text)), text);
+    EXPECT_EQ(json::parse(dump_json(text)), text);
   }
 }
 
-TEST(Json, NumbersReadBackExactly) {
+TEST(Json, NumbersRoundTrip) {
   for (const double value : {0.0, -0.0, 0.1, 1e300, 5e-324, -123456789.123456789}) {
-    EXPECT_EQ(json::parse(json_number(value)).get<double>(), value);
+    EXPECT_EQ(json::parse(dump_json(json_number(value))).get<double>(), value);
   }
-  EXPECT_EQ(json::parse(json_number(std::nan(""))), "NaN");
-  EXPECT_EQ(json::parse(json_number(-HUGE_VAL)), "-Infinity");
+  EXPECT_EQ(json_number(std::nan("")), "NaN");
+  EXPECT_EQ(json_number(-HUGE_VAL), "-Infinity");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// metrics.jsonl: every line whole, also of a run that was killed; and going on afterwards.
+// metrics.jsonl: complete lines, killed writers, and resumed runs.
 #include "weft/trace/metrics.h"
 
 #include <gmock/gmock.h>
@@ -23,18 +23,18 @@ using nlohmann::json;
 
 class Metrics : public testing::Test {
  protected:
-  // Throws where a line is no JSON, or the last one has no end.
+  // Throws if a line is not JSON or the last one is incomplete.
   [[nodiscard]] std::vector<json> lines() const {
     std::ifstream file(path_);
     std::vector<json> result;
     for (std::string line; std::getline(file, line);) {
-      if (file.eof()) throw std::runtime_error("an unfinished line");
+      if (file.eof()) throw std::runtime_error("incomplete line");
       result.push_back(json::parse(line));
     }
     return result;
   }
-  // Lines that are no JSON.
-  [[nodiscard]] int unfinished() const {
+  // The number of lines that are not JSON.
+  [[nodiscard]] int incomplete() const {
     std::ifstream file(path_);
     int count = 0;
     for (std::string line; std::getline(file, line);) count += json::accept(line) ? 0 : 1;
@@ -51,7 +51,7 @@ class Metrics : public testing::Test {
   std::filesystem::path path_ = folder_.path() / "run" / "metrics.jsonl";
 };
 
-TEST_F(Metrics, OneObjectALine) {
+TEST_F(Metrics, WritesOneObjectPerLine) {
   MetricsFile file(path_);
   file.add({1, 20, "train/loss", 0.25});
   file.add({1, 21, "odd \"name\"\n", std::nan("")});
@@ -66,7 +66,7 @@ TEST_F(Metrics, OneObjectALine) {
   EXPECT_EQ(got[1]["value"], "NaN");
 }
 
-TEST_F(Metrics, GoesOnBehindWhatIsThere) {
+TEST_F(Metrics, AppendsAfterRemovingAnIncompleteLine) {
   {
     MetricsFile(path_).add({0, 1, "a", 1});
   }
@@ -76,7 +76,7 @@ TEST_F(Metrics, GoesOnBehindWhatIsThere) {
   EXPECT_EQ(lines()[1]["step"], 2);
 }
 
-TEST_F(Metrics, OnlyAnUnfinishedLine) {
+TEST_F(Metrics, RemovesAnIncompleteFirstLine) {
   {
     MetricsFile made(path_);
   }
@@ -85,21 +85,20 @@ TEST_F(Metrics, OnlyAnUnfinishedLine) {
   EXPECT_EQ(lines().size(), 1U);
 }
 
-TEST_F(Metrics, KilledRuns) {
+TEST_F(Metrics, KilledWritersLeaveAtMostOneIncompleteLine) {
   for (int round = 0; round < 20; ++round) {
     const pid_t child = fork();
     if (child == 0) {
       MetricsFile file(path_);
       for (int step = 0;; ++step) file.add({round, step, "loss", 1.0 / step});
     }
-    // Killed while it writes, however late it began.
+    // Waits until the child has written some lines.
     const auto before = size();
     while (size() < before + 1 + 97 * static_cast<std::uintmax_t>(round)) usleep(100);
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    // Linux may end a write between two pages when the process is killed: then the last line is unfinished, and only
-    // it.
-    ASSERT_LE(unfinished(), 1);
+    // If the process is killed, Linux may end a write between two pages; only the last line is then incomplete.
+    ASSERT_LE(incomplete(), 1);
     {
       const MetricsFile reopened(path_);
     }
@@ -108,22 +107,24 @@ TEST_F(Metrics, KilledRuns) {
   EXPECT_GE(lines().size(), 20U);
 }
 
-TEST_F(Metrics, LaterStepsAreForgotten) {
+TEST_F(Metrics, RemovesLaterSteps) {
   MetricsFile file(path_);
   for (int step = 0; step < 10; ++step) file.add({0, step, "loss", 1});
-  append("{\"note\": \"no step\"}\nno JSON at all\n");
-  file.forget_after(6);
+  append("{\"note\": \"no step\"}\nnot JSON\n");
+  file.remove_after(6);
   file.add({1, 7, "loss", 2});
   std::ifstream text(path_);
   std::vector<std::string> got;
   for (std::string line; std::getline(text, line);) got.push_back(line);
-  ASSERT_EQ(got.size(), 10U);  // steps 0 to 6, what is not ours, and the new one
+  ASSERT_EQ(got.size(), 10U);  // steps 0 to 6, two foreign lines, and the new one
   EXPECT_EQ(json::parse(got[6])["step"], 6);
-  EXPECT_EQ(got[8], "no JSON at all");
+  EXPECT_EQ(got[8], "not JSON");
   EXPECT_EQ(json::parse(got[9])["value"], 2);
 }
 
-TEST_F(Metrics, WhereNobodyMayWrite) { EXPECT_THROW(MetricsFile("/dev/null/metrics.jsonl"), files::FileError); }
+TEST_F(Metrics, ThrowsIfTheFileCannotBeCreated) {
+  EXPECT_THROW(MetricsFile("/dev/null/metrics.jsonl"), files::FileError);
+}
 
 }  // namespace
 }  // namespace weft::trace

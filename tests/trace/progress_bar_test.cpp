@@ -1,4 +1,4 @@
-// The progress bar on a terminal, made here, and where there is none.
+// The progress bar on a pseudo-terminal and on a file.
 #include "weft/trace/progress_bar.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class Terminal {
   Terminal& operator=(const Terminal&) = delete;
 
   [[nodiscard]] std::FILE* out() const { return out_; }
-  // Closes the program's end first: what was written arrives some time later, but all of it before the end.
+  // Closes the writing end first, so that reading ends after the last byte.
   [[nodiscard]] std::string shown() {
     std::fclose(out_);
     std::string text;
@@ -49,7 +49,7 @@ class Terminal {
   std::FILE* out_ = nullptr;
 };
 
-TEST(ProgressBar, PlainLinesForEachTenth) {
+TEST(ProgressBar, PrintsALineForEachTenth) {
   std::FILE* file = std::tmpfile();
   {
     ProgressBar bar("epoch 1/2", 40, file);
@@ -63,7 +63,7 @@ TEST(ProgressBar, PlainLinesForEachTenth) {
   std::fclose(file);
 }
 
-TEST(ProgressBar, RedrawsOnATerminalAndLeavesIt) {
+TEST(ProgressBar, RedrawsOnATerminalAndErasesItself) {
   Terminal terminal(100);
   {
     ProgressBar bar("epoch 1/2", 1000, terminal.out());
@@ -73,10 +73,10 @@ TEST(ProgressBar, RedrawsOnATerminalAndLeavesIt) {
   EXPECT_THAT(text, HasSubstr("[##############################] 1000/1000"));
   EXPECT_THAT(text, Not(HasSubstr("\n")));
   EXPECT_THAT(text, testing::EndsWith("\r\x1b[K"));
-  EXPECT_LT(std::count(text.begin(), text.end(), '\r'), 100);  // not for every step
+  EXPECT_LT(std::count(text.begin(), text.end(), '\r'), 100);  // fewer than the number of updates
 }
 
-TEST(ProgressBar, NeverWiderThanTheTerminal) {
+TEST(ProgressBar, IsNeverWiderThanTheTerminal) {
   Terminal terminal(30);
   {
     ProgressBar bar("a title of some length", 3, terminal.out());
@@ -85,8 +85,7 @@ TEST(ProgressBar, NeverWiderThanTheTerminal) {
   EXPECT_EQ(terminal.shown().size(), 29 + 2 * std::string("\r\x1b[K").size());
 }
 
-// What a launcher says counts more than what stdout looks like.
-TEST(ProgressBar, TheEnvironmentDecides) {
+TEST(ProgressBar, EnvironmentVariableOverridesTerminalDetection) {
   Terminal terminal(100);
   setenv("WEFT_PROGRESS", "lines", 1);
   {
@@ -103,7 +102,7 @@ TEST(ProgressBar, TheEnvironmentDecides) {
   unsetenv("WEFT_PROGRESS");
 }
 
-TEST(ProgressBar, NothingToDoAndTooMuch) {
+TEST(ProgressBar, HandlesEmptyTotalsAndOutOfRangeValues) {
   std::FILE* file = std::tmpfile();
   ProgressBar none("none", 0, file);
   none.update(0);

@@ -1,4 +1,4 @@
-// Spans: kept thread by thread, the latest ones, nothing while nobody records.
+// Recording of spans: per thread, with a bounded number of events, and only while recording is on.
 #include "weft/trace/recording.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ std::vector<std::string> names(const std::vector<Event>& events) {
   return result;
 }
 
-// The events of the thread that calls.
+// The events of the calling thread.
 ThreadEvents mine() {
   const std::string mark = "mark" + std::to_string(reinterpret_cast<std::uintptr_t>(&mark));
   name_thread(mark);
@@ -27,7 +27,7 @@ ThreadEvents mine() {
   return {};
 }
 
-TEST(Recording, InnerSpansEndFirst) {
+TEST(Recording, RecordsSpansInTheOrderOfTheirEnds) {
   {
     const Span nothing("not recorded");
   }
@@ -45,7 +45,7 @@ TEST(Recording, InnerSpansEndFirst) {
   EXPECT_GE(events[1].begin_ns + events[1].duration_ns, events[0].begin_ns + events[0].duration_ns);
 }
 
-TEST(Recording, NothingWhileNobodyRecords) {
+TEST(Recording, RecordsNothingWhileOff) {
   start_recording();
   stop_recording();
   {
@@ -53,7 +53,7 @@ TEST(Recording, NothingWhileNobodyRecords) {
   }
   EXPECT_THAT(mine().events, testing::IsEmpty());
   {
-    const Span before("began before");
+    const Span before("started before");
     start_recording();
   }
   EXPECT_THAT(mine().events, testing::IsEmpty());
@@ -64,20 +64,20 @@ TEST(Recording, NothingWhileNobodyRecords) {
   EXPECT_THAT(mine().events, testing::IsEmpty());
 }
 
-TEST(Recording, TheLatestAreKept) {
+TEST(Recording, KeepsTheLatestEvents) {
   start_recording(4);
   for (int i = 0; i < 10; ++i) const Span span("s", i);
   stop_recording();
   const ThreadEvents kept = mine();
   ASSERT_EQ(kept.events.size(), 4U);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(kept.events[i].detail, 6 + i);
-  EXPECT_EQ(kept.forgotten, 6);
+  EXPECT_EQ(kept.dropped, 6);
   start_recording(4);
-  EXPECT_EQ(mine().forgotten, 0);
+  EXPECT_EQ(mine().dropped, 0);
   stop_recording();
 }
 
-TEST(Recording, ThreadsThatHaveEnded) {
+TEST(Recording, IncludesThreadsThatHaveEnded) {
   start_recording();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -86,7 +86,7 @@ TEST(Recording, ThreadsThatHaveEnded) {
       for (int j = 0; j < 1000; ++j) const Span span("work", i);
     });
   }
-  (void)recorded();  // while they write
+  (void)recorded();  // concurrently with the writers
   for (auto& thread : threads) thread.join();
   stop_recording();
   int found = 0;
@@ -99,7 +99,7 @@ TEST(Recording, ThreadsThatHaveEnded) {
   EXPECT_EQ(found, 4);
 }
 
-TEST(Recording, AThreadThatIsStartedAgainGoesOn) {
+TEST(Recording, RestartedThreadContinuesItsRow) {
   start_recording();
   for (int i = 0; i < 3; ++i) {
     std::thread([i] {
@@ -119,7 +119,7 @@ TEST(Recording, AThreadThatIsStartedAgainGoesOn) {
   EXPECT_THAT(details, testing::ElementsAre(0, 1, 2));
 }
 
-TEST(Recording, ThreadsAtTheSameTimeAreApart) {
+TEST(Recording, ConcurrentThreadsOfOneNameAreSeparate) {
   start_recording();
   std::thread one([] {
     name_thread("both");
@@ -136,7 +136,7 @@ TEST(Recording, ThreadsAtTheSameTimeAreApart) {
   EXPECT_EQ(rows, 2);
 }
 
-TEST(Recording, NamesMadeAtRunTime) {
+TEST(Recording, InternsNames) {
   const char* one = intern("layer " + std::to_string(1));
   EXPECT_EQ(one, intern("layer 1"));
   EXPECT_STREQ(one, "layer 1");

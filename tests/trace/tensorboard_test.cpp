@@ -1,4 +1,4 @@
-// TensorBoard files: the checksum's published values; the records are read by tests/python/tensorboard_test.py.
+// TensorBoard files. tests/python/tools/tensorboard_test.py reads the records.
 #include "weft/trace/tensorboard.h"
 
 #include <gtest/gtest.h>
@@ -12,15 +12,15 @@
 namespace weft::trace {
 namespace {
 
-// RFC 3720, appendix B.4, and the value that every catalogue of checksums gives.
-TEST(Crc32c, PublishedValues) {
+// Test vectors of RFC 3720, appendix B.4, and the standard check value.
+TEST(Crc32c, MatchesPublishedValues) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283U);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
   EXPECT_EQ(crc32c(""), 0U);
 }
 
-// With WEFT_EVENTS_FOLDER the file stays there for the Python test.
+// Keeps the file in WEFT_EVENTS_FOLDER, if set, for the Python test.
 TEST(TensorBoard, Scalars) {
   const char* kept = std::getenv("WEFT_EVENTS_FOLDER");
   const std::filesystem::path folder = kept != nullptr ? kept : testing::TempDir() + "weft-events";
@@ -29,12 +29,12 @@ TEST(TensorBoard, Scalars) {
   file.add_scalar("train/loss", 300, 1.0F / 3, 1001.5);
   file.add_scalar("gr\xC3\xBC\xC3\x9F", std::int64_t{1} << 40, -1e30F, 0);
   file.add_scalar(std::string(300, 'x'), -1, std::nanf(""), 1);
-  file.forget_from(301, 1002);
+  file.restart_at(301, 1002);
   EXPECT_GT(std::filesystem::file_size(file.path()), 400U);
   if (kept == nullptr) std::filesystem::remove_all(folder);
 }
 
-TEST(TensorBoard, WhereNobodyMayWrite) { EXPECT_THROW(TensorBoardFile("/dev/null/run"), files::FileError); }
+TEST(TensorBoard, ThrowsIfTheFileCannotBeCreated) { EXPECT_THROW(TensorBoardFile("/dev/null/run"), files::FileError); }
 
 }  // namespace
 }  // namespace weft::trace

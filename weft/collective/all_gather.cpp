@@ -3,17 +3,18 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/autograd/fake_kernel.h"
+#include "weft/collective/autograd/operator.h"
+#include "weft/collective/autograd/sizes.h"
 #include "weft/collective/reduce_scatter.h"
-#include "weft/collective/sizes.h"
 #include "weft/collective/tensor.h"
-#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
-namespace {
 
 using at::Tensor;
+
+namespace all_gather_op {
 
 const auto& handle() {
   static const auto op = find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t)>("weft::all_gather");
@@ -21,16 +22,16 @@ const auto& handle() {
 }
 
 Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
-  Negotiation talk("all_gather", comm);
+  CollectiveCall call("all_gather", comm);
   std::int64_t mine = 0;
-  talk.check([&] {
+  call.check([&] {
     require_communicable(x);
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
   });
-  const auto outcome = talk.agree(Signature("all_gather").add(x, dim).add(dim), mine,
+  const auto outcome = call.agree(Signature("all_gather").add(x, dim).add(dim), mine,
                                   [&] { return "all_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")"; });
-  const Sizes sizes = gather_sizes(talk, outcome, mine);
+  const Sizes sizes = gather_sizes(call, outcome, mine);
   const Tensor in = readable(to_front(x, dim));
   auto shape = in.sizes().vec();
   shape[0] = total_of(sizes);
@@ -38,18 +39,18 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
   {
     const mpi::BlockingScope blocking;
     mpi::all_gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
-                    datatype_of(x.scalar_type()), talk.channel());
+                    datatype_of(x.scalar_type()), call.channel());
   }
-  return delivered(from_front(out, dim), x);
+  return to_device_of(from_front(out, dim), x);
 }
 
 struct Adjoint {
   std::int64_t dim;
   std::optional<Sizes> sizes;
-  bool scalar;  // the input had no dimension
+  bool scalar;  // the input was 0-dimensional
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     const at::OptionalIntArrayRef pieces = sizes ? at::OptionalIntArrayRef(*sizes) : std::nullopt;
-    const Tensor mine = reduce_scatter(g[0], node.team(), mpi::ReduceOp::kSum, dim, pieces);
+    const Tensor mine = reduce_scatter(g[0], node.communicator(), mpi::ReduceOp::kSum, dim, pieces);
     return {scalar ? mine.squeeze(0) : mine};
   }
 };
@@ -58,27 +59,27 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
   const GradientCall call(x);
   const Tensor y = below_autograd(handle(), x, dim, comm);
   if (call.recording()) {
-    record("all_gather", mpi::Team::find(comm), {x}, {y}, Adjoint{wrap_dim(x, dim), call.sizes, x.dim() == 0},
+    record("all_gather", Communicator::find(comm), {x}, {y}, Adjoint{wrap_dim(x, dim), call.sizes, x.dim() == 0},
            call.on_tape());
   }
-  if (call.has_tangent()) set_tangent(y, all_gather(tangent_of(x), mpi::Team::find(comm), dim));
+  if (call.has_tangent()) set_tangent(y, all_gather(tangent_of(x), Communicator::find(comm), dim));
   return y;
 }
 
 Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t comm) {
-  return at::empty_symint(traced_whole(x, dim, *mpi::Team::find(comm)), x.options());
+  return at::empty_symint(traced_whole(x, dim, *Communicator::find(comm)), x.options());
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("all_gather(Tensor x, int dim, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_gather", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_gather", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_gather", &Traced<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_gather", &FakeKernel<&shape_only>::call); }
 
-}  // namespace
+}  // namespace all_gather_op
 
-Tensor all_gather(const Tensor& x, const Comm& comm, std::int64_t dim, std::source_location where) {
+Tensor all_gather(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dim, std::source_location where) {
   const mpi::OperationScope scope("all_gather", comm.get(), where);
-  return handle().call(x, dim, comm->id());
+  return all_gather_op::handle().call(x, dim, comm->id());
 }
 
 }  // namespace weft::collective

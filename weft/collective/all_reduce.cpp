@@ -4,16 +4,17 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
 
-#include "weft/collective/operator.h"
-#include "weft/collective/reduction.h"
+#include "weft/collective/autograd/fake_kernel.h"
+#include "weft/collective/autograd/operator.h"
+#include "weft/collective/autograd/reduction.h"
 #include "weft/collective/tensor.h"
-#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
-namespace {
 
 using at::Tensor;
+
+namespace all_reduce_op {
 
 const auto& handle() {
   static const auto op = find_operator<Tensor(const Tensor&, std::string_view, std::int64_t)>("weft::all_reduce");
@@ -21,29 +22,29 @@ const auto& handle() {
 }
 
 Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t comm) {
-  Negotiation talk("all_reduce", comm);
+  CollectiveCall call("all_reduce", comm);
   ReduceOp op = ReduceOp::kSum;
-  talk.check([&] {
+  call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
   });
-  talk.agree(Signature("all_reduce").add(x).add(static_cast<std::int64_t>(op)), 0,
+  call.agree(Signature("all_reduce").add(x).add(static_cast<std::int64_t>(op)), 0,
              [&] { return "all_reduce(" + describe(x) + ", '" + std::string(op_name) + "')"; });
-  const Tensor in = readable(travelling(x, op));
+  const Tensor in = readable(to_communication_type(x, op));
   Tensor out = writable(x.sizes(), in);
   {
     const mpi::BlockingScope blocking;
     mpi::all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
-                    talk.channel());
+                    call.channel());
   }
-  return finished(std::move(out), op, talk.size(), x.options());
+  return finish_reduction(std::move(out), op, call.size(), x.options());
 }
 
 struct LinearAdjoint {
   ReduceOp op;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     require_differentiable(op);
-    return {all_reduce(g[0], node.team(), op)};  // sum to sum, mean to mean
+    return {all_reduce(g[0], node.communicator(), op)};  // sum and mean are self-adjoint
   }
 };
 
@@ -53,8 +54,8 @@ struct NonlinearAdjoint {
   torch::autograd::SavedVariable y;
 
   variable_list operator()(OperationNode& node, variable_list&& g) {
-    const Tensor weight = derivative(x.unpack(), y.unpack(node.getptr()), op, node.team());
-    return {weight.conj().mul(all_reduce(g[0], node.team(), ReduceOp::kSum))};
+    const Tensor weight = derivative(x.unpack(), y.unpack(node.getptr()), op, node.communicator());
+    return {weight.conj().mul(all_reduce(g[0], node.communicator(), ReduceOp::kSum))};
   }
   void release() {
     x.reset_data();
@@ -62,13 +63,15 @@ struct NonlinearAdjoint {
   }
 };
 
-void record_all_reduce(const GradientCall& call, const Comm& team, const Tensor& x, const Tensor& y, ReduceOp op) {
+void record_all_reduce(const GradientCall& call, const CommunicatorPtr& communicator, const Tensor& x, const Tensor& y,
+                       ReduceOp op) {
   if (is_linear(op) || !is_differentiable(op)) {
-    record("all_reduce", team, {x}, {y}, LinearAdjoint{op}, call.on_tape());
+    record("all_reduce", communicator, {x}, {y}, LinearAdjoint{op}, call.on_tape());
     return;
   }
-  TORCH_CHECK(call.on_tape(), "weft: all_reduce with '", mpi::name_of(op), "' cannot be traced with gradients");
-  auto node = record("all_reduce", team, {x}, {y}, NonlinearAdjoint{op, {}, {}});
+  TORCH_CHECK(call.on_tape(), "weft: all_reduce with '", mpi::name_of(op),
+              "' and gradients cannot be traced; use sum or mean");
+  auto node = record("all_reduce", communicator, {x}, {y}, NonlinearAdjoint{op, {}, {}});
   node->adjoint_.x = torch::autograd::SavedVariable(x, /*is_output=*/false);
   node->adjoint_.y = torch::autograd::SavedVariable(y, /*is_output=*/true);
 }
@@ -78,12 +81,13 @@ Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t com
   const Tensor y = below_autograd(handle(), x, op_name, comm);
   if (!call.recording() && !call.has_tangent()) return y;
   const ReduceOp op = parse_reduce_op(op_name);
-  const Comm team = mpi::Team::find(comm);
-  if (call.recording()) record_all_reduce(call, team, x, y, op);
+  const CommunicatorPtr communicator = Communicator::find(comm);
+  if (call.recording()) record_all_reduce(call, communicator, x, y, op);
   if (call.has_tangent()) {
     const Tensor t = tangent_of(x);
-    set_tangent(y, is_linear(op) ? all_reduce(t, team, op)
-                                 : all_reduce(derivative(x, y, op, team).detach().mul(t), team, ReduceOp::kSum));
+    set_tangent(y, is_linear(op)
+                       ? all_reduce(t, communicator, op)
+                       : all_reduce(derivative(x, y, op, communicator).detach().mul(t), communicator, ReduceOp::kSum));
   }
   return y;
 }
@@ -95,13 +99,13 @@ Tensor shape_only(const Tensor& x, std::string_view /*op*/, std::int64_t /*comm*
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("all_reduce(Tensor x, str op, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_reduce", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_reduce", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_reduce", &Traced<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_reduce", &FakeKernel<&shape_only>::call); }
 
-}  // namespace
+}  // namespace all_reduce_op
 
-Tensor all_reduce(const Tensor& x, const Comm& comm, ReduceOp op, std::source_location where) {
+Tensor all_reduce(const Tensor& x, const CommunicatorPtr& comm, ReduceOp op, std::source_location where) {
   const mpi::OperationScope scope("all_reduce", comm.get(), where);
-  return handle().call(x, mpi::name_of(op), comm->id());
+  return all_reduce_op::handle().call(x, mpi::name_of(op), comm->id());
 }
 
 }  // namespace weft::collective

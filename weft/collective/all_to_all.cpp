@@ -4,16 +4,17 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
-#include "weft/collective/operator.h"
-#include "weft/collective/sizes.h"
+#include "weft/collective/autograd/fake_kernel.h"
+#include "weft/collective/autograd/operator.h"
+#include "weft/collective/autograd/sizes.h"
 #include "weft/collective/tensor.h"
-#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
-namespace {
 
 using at::Tensor;
+
+namespace all_to_all_op {
 
 const auto& handle() {
   static const auto op =
@@ -22,21 +23,22 @@ const auto& handle() {
   return op;
 }
 
-// Sizes that every rank tells every other: of the piece along the split dimension, of its tensor along the other.
+// By rank: the size of the received piece along the split dimension, and the size of the sender's tensor along the
+// concatenation dimension.
 struct PieceSizes {
   Sizes split;
   Sizes concat;
 };
 
-PieceSizes exchange_piece_sizes(const Sizes& mine, std::int64_t concat_size, const Negotiation& talk) {
-  const auto ranks = static_cast<std::size_t>(talk.size());
+PieceSizes exchange_piece_sizes(const Sizes& mine, std::int64_t concat_size, const CollectiveCall& call) {
+  const auto ranks = static_cast<std::size_t>(call.size());
   Sizes sent(2 * ranks);
   Sizes got(2 * ranks);
   for (std::size_t i = 0; i < ranks; ++i) {
     sent[2 * i] = mine[i];
     sent[2 * i + 1] = concat_size;
   }
-  mpi::all_to_all(sent.data(), got.data(), 2, mpi::Datatype::kInt64, talk.channel());
+  mpi::all_to_all(sent.data(), got.data(), 2, mpi::Datatype::kInt64, call.channel());
   PieceSizes result{Sizes(ranks), Sizes(ranks)};
   for (std::size_t i = 0; i < ranks; ++i) {
     result.split[i] = got[2 * i];
@@ -45,17 +47,17 @@ PieceSizes exchange_piece_sizes(const Sizes& mine, std::int64_t concat_size, con
   return result;
 }
 
-// Each rank's pieces must fit together; all ranks learn if one's do not.
-void require_fitting(const PieceSizes& pieces, bool same_dim, const Negotiation& talk) {
-  const bool fits = same_dim || std::all_of(pieces.split.begin(), pieces.split.end(),
-                                            [&](std::int64_t size) { return size == pieces.split.front(); });
-  std::int64_t bad = fits ? 0 : 1;
-  mpi::all_reduce(&bad, &bad, 1, mpi::Datatype::kInt64, mpi::ReduceOp::kMax, talk.channel());
+// Throws on all ranks if the pieces that one of them receives cannot be concatenated.
+void require_equal_pieces(const PieceSizes& pieces, bool same_dim, const CollectiveCall& call) {
+  const bool equal = same_dim || std::all_of(pieces.split.begin(), pieces.split.end(),
+                                             [&](std::int64_t size) { return size == pieces.split.front(); });
+  std::int64_t bad = equal ? 0 : 1;
+  mpi::all_reduce(&bad, &bad, 1, mpi::Datatype::kInt64, mpi::ReduceOp::kMax, call.channel());
   if (bad == 0) return;
   std::ostringstream text;
-  text << "all_to_all: the pieces that arrive have sizes " << at::IntArrayRef(pieces.split)
-       << " along the split dimension" << (fits ? "" : ", expected equal ones");
-  talk.team()->disagree(text.str());
+  text << "all_to_all: the received pieces have sizes " << at::IntArrayRef(pieces.split) << " along the split dimension"
+       << (equal ? "" : ", expected equal sizes");
+  mpi::throw_disagreement(*call.communicator(), text.str());
 }
 
 Tensor join(const Tensor& packed, const PieceSizes& pieces, std::int64_t split_dim, std::int64_t concat_dim,
@@ -63,7 +65,7 @@ Tensor join(const Tensor& packed, const PieceSizes& pieces, std::int64_t split_d
   std::vector<Tensor> parts;
   std::int64_t first = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    auto front = shape;  // of a piece as it travelled: split dimension first
+    auto front = shape;  // shape of a received piece: split dimension first
     front[static_cast<std::size_t>(split_dim)] = pieces.split[i];
     if (split_dim != concat_dim) front[static_cast<std::size_t>(concat_dim)] = pieces.concat[i];
     std::rotate(front.begin(), front.begin() + split_dim, front.begin() + split_dim + 1);
@@ -75,30 +77,30 @@ Tensor join(const Tensor& packed, const PieceSizes& pieces, std::int64_t split_d
 
 Tensor communicate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_dim, at::OptionalIntArrayRef given,
                    std::int64_t comm) {
-  Negotiation talk("all_to_all", comm);
+  CollectiveCall call("all_to_all", comm);
   Sizes sizes;
-  talk.check([&] {
+  call.check([&] {
     require_communicable(x);
     TORCH_CHECK(x.dim() > 0, "weft: all_to_all expects a tensor of at least one dimension");
     split_dim = wrap_dim(x, split_dim);
     concat_dim = wrap_dim(x, concat_dim);
-    sizes = split_sizes(given, x.size(split_dim), talk.size());
+    sizes = split_sizes(given, x.size(split_dim), call.size());
   });
   Signature signature("all_to_all");
   signature.add(static_cast<std::int64_t>(x.scalar_type())).add(x.dim()).add(split_dim).add(concat_dim);
   for (std::int64_t i = 0; i < x.dim(); ++i) {
     if (i != split_dim && i != concat_dim) signature.add(x.size(i));
   }
-  talk.agree(signature, 0, [&] {
+  call.agree(signature, 0, [&] {
     return "all_to_all(" + describe(x) + ", split_dim=" + std::to_string(split_dim) +
            ", concat_dim=" + std::to_string(concat_dim) + ")";
   });
   const mpi::BlockingScope blocking;
   const bool same_dim = split_dim == concat_dim;
-  const PieceSizes pieces = exchange_piece_sizes(sizes, x.size(concat_dim), talk);
-  require_fitting(pieces, same_dim, talk);
+  const PieceSizes pieces = exchange_piece_sizes(sizes, x.size(concat_dim), call);
+  require_equal_pieces(pieces, same_dim, call);
   const Tensor in = readable(to_front(x, split_dim));
-  const std::int64_t others = [&] {  // elements per unit of the split and the concat dimension
+  const std::int64_t others = [&] {  // elements per index of the split and concat dimensions
     std::int64_t product = 1;
     for (std::int64_t i = 0; i < x.dim(); ++i) product *= i == split_dim || i == concat_dim ? 1 : x.size(i);
     return product;
@@ -107,9 +109,9 @@ Tensor communicate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] *= others * (same_dim ? 1 : pieces.concat[i]);
   Tensor packed = writable({total_of(counts)}, x);
   mpi::all_to_all(in.const_data_ptr(), element_counts(sizes, in), packed.mutable_data_ptr(), counts,
-                  datatype_of(x.scalar_type()), talk.channel());
-  tell_gradient_call(same_dim ? pieces.split : pieces.concat);
-  return delivered(join(packed, pieces, split_dim, concat_dim, x.sizes().vec(), counts), x);
+                  datatype_of(x.scalar_type()), call.channel());
+  save_sizes_for_backward(same_dim ? pieces.split : pieces.concat);
+  return to_device_of(join(packed, pieces, split_dim, concat_dim, x.sizes().vec(), counts), x);
 }
 
 struct Adjoint {
@@ -118,7 +120,7 @@ struct Adjoint {
   std::optional<Sizes> received;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     const at::OptionalIntArrayRef sizes = received ? at::OptionalIntArrayRef(*received) : std::nullopt;
-    return {all_to_all(g[0], node.team(), concat_dim, split_dim, sizes)};
+    return {all_to_all(g[0], node.communicator(), concat_dim, split_dim, sizes)};
   }
 };
 
@@ -127,24 +129,24 @@ Tensor differentiate(const Tensor& x, std::int64_t split_dim, std::int64_t conca
   const GradientCall call(x);
   const Tensor y = below_autograd(handle(), x, split_dim, concat_dim, sizes, comm);
   if (call.recording()) {
-    record("all_to_all", mpi::Team::find(comm), {x}, {y},
+    record("all_to_all", Communicator::find(comm), {x}, {y},
            Adjoint{wrap_dim(x, split_dim), wrap_dim(x, concat_dim), call.sizes}, call.on_tape());
   }
   if (call.has_tangent()) {
-    set_tangent(y, all_to_all(tangent_of(x), mpi::Team::find(comm), split_dim, concat_dim, sizes));
+    set_tangent(y, all_to_all(tangent_of(x), Communicator::find(comm), split_dim, concat_dim, sizes));
   }
   return y;
 }
 
-// Tracing cannot ask the other ranks: equal shapes everywhere are assumed.
+// Assumes equal shapes on all ranks: a traced operation does not communicate.
 Tensor shape_only(const Tensor& x, std::int64_t split_dim, std::int64_t concat_dim, at::OptionalIntArrayRef sizes,
                   std::int64_t comm) {
-  const Comm team = mpi::Team::find(comm);
+  const CommunicatorPtr communicator = Communicator::find(comm);
   auto shape = x.sym_sizes().vec();
   auto& split = shape[static_cast<std::size_t>(wrap_dim(x, split_dim))];
-  split = traced_piece(split, sizes, *team);
+  split = traced_piece(split, sizes, *communicator);
   auto& concat = shape[static_cast<std::size_t>(wrap_dim(x, concat_dim))];
-  concat = concat * team->size();
+  concat = concat * communicator->size();
   return at::empty_symint(shape, x.options());
 }
 
@@ -153,14 +155,14 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_to_all", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_to_all", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_to_all", &Traced<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_to_all", &FakeKernel<&shape_only>::call); }
 
-}  // namespace
+}  // namespace all_to_all_op
 
-Tensor all_to_all(const Tensor& x, const Comm& comm, std::int64_t split_dim, std::int64_t concat_dim,
+Tensor all_to_all(const Tensor& x, const CommunicatorPtr& comm, std::int64_t split_dim, std::int64_t concat_dim,
                   at::OptionalIntArrayRef split_sizes, std::source_location where) {
   const mpi::OperationScope scope("all_to_all", comm.get(), where);
-  return handle().call(x, split_dim, concat_dim, split_sizes, comm->id());
+  return all_to_all_op::handle().call(x, split_dim, concat_dim, split_sizes, comm->id());
 }
 
 }  // namespace weft::collective

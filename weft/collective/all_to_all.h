@@ -1,18 +1,24 @@
-// all_to_all: every rank splits its tensor along one dimension, sends piece i to rank i, and joins what it gets along
-// another (or the same) dimension.
+// all_to_all: every rank splits its tensor along one dimension, sends piece i to rank i, and concatenates the
+// received pieces along another (or the same) dimension.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <source_location>
 
-#include "weft/collective/comm.h"
+#include "weft/mpi/communicator.h"
 
 namespace weft::collective {
 
-// Collective. `split_sizes` may differ between ranks (an even split without it). Where the dimensions differ, the
-// pieces that a rank receives must have equal sizes along split_dim. Adjoint: all_to_all with the dimensions exchanged.
-[[nodiscard]] at::Tensor all_to_all(const at::Tensor& x, const Comm& comm, std::int64_t split_dim = 0,
+// Collective.
+// split_sizes: the sizes of this rank's pieces along `split_dim`; may differ between ranks. Default: a balanced split.
+// Returns the received pieces in rank order, concatenated along `concat_dim`. If the dimensions differ, all pieces that
+// a rank receives must have the same size along `split_dim`.
+// Throws mpi::Disagreement on all ranks if the calls differ or one rank's arguments or pieces are invalid.
+// Throws mpi::PeerLost or mpi::TimeoutError if a rank fails or is missing.
+// Adjoint: all_to_all with the two dimensions exchanged.
+[[nodiscard]] at::Tensor all_to_all(const at::Tensor& x, const CommunicatorPtr& comm, std::int64_t split_dim = 0,
                                     std::int64_t concat_dim = 0, at::OptionalIntArrayRef split_sizes = std::nullopt,
                                     std::source_location where = std::source_location::current());
 

@@ -5,16 +5,17 @@
 
 #include <cstring>
 
-#include "weft/collective/operator.h"
+#include "weft/collective/autograd/fake_kernel.h"
+#include "weft/collective/autograd/operator.h"
 #include "weft/collective/reduce.h"
 #include "weft/collective/tensor.h"
-#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
-namespace {
 
 using at::Tensor;
+
+namespace broadcast_op {
 
 const auto& handle() {
   static const auto op = find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t)>("weft::broadcast");
@@ -22,35 +23,35 @@ const auto& handle() {
 }
 
 Tensor communicate(const Tensor& x, std::int64_t root, std::int64_t comm) {
-  Negotiation talk("broadcast", comm);
-  talk.check([&] {
+  CollectiveCall call("broadcast", comm);
+  call.check([&] {
     require_communicable(x);
-    require_rank(root, talk.size(), "root");
+    require_rank(root, call.size(), "root");
   });
-  talk.agree(Signature("broadcast").add(x).add(root), 0,
+  call.agree(Signature("broadcast").add(x).add(root), 0,
              [&] { return "broadcast(" + describe(x) + ", root=" + std::to_string(root) + ")"; });
   Tensor out = writable(x.sizes(), x);
-  if (talk.rank() == root) out.copy_(x.detach());
+  if (call.rank() == root) out.copy_(x.detach());
   {
     const mpi::BlockingScope blocking;
     mpi::broadcast(out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), static_cast<int>(root),
-                   talk.channel());
+                   call.channel());
   }
-  return delivered(std::move(out), x);
+  return to_device_of(std::move(out), x);
 }
 
 struct Adjoint {
   std::int64_t root;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
-    return {reduce(g[0], node.team(), mpi::ReduceOp::kSum, root)};
+    return {reduce(g[0], node.communicator(), mpi::ReduceOp::kSum, root)};
   }
 };
 
 Tensor differentiate(const Tensor& x, std::int64_t root, std::int64_t comm) {
   const GradientCall call(x);
   const Tensor y = below_autograd(handle(), x, root, comm);
-  if (call.recording()) record("broadcast", mpi::Team::find(comm), {x}, {y}, Adjoint{root}, call.on_tape());
-  if (call.has_tangent()) set_tangent(y, broadcast(tangent_of(x), mpi::Team::find(comm), root));
+  if (call.recording()) record("broadcast", Communicator::find(comm), {x}, {y}, Adjoint{root}, call.on_tape());
+  if (call.has_tangent()) set_tangent(y, broadcast(tangent_of(x), Communicator::find(comm), root));
   return y;
 }
 
@@ -61,13 +62,13 @@ Tensor shape_only(const Tensor& x, std::int64_t /*root*/, std::int64_t /*comm*/)
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("broadcast(Tensor x, int root, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("broadcast", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("broadcast", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("broadcast", &Traced<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("broadcast", &FakeKernel<&shape_only>::call); }
 
-}  // namespace
+}  // namespace broadcast_op
 
-Tensor broadcast(const Tensor& x, const Comm& comm, std::int64_t root, std::source_location where) {
+Tensor broadcast(const Tensor& x, const CommunicatorPtr& comm, std::int64_t root, std::source_location where) {
   const mpi::OperationScope scope("broadcast", comm.get(), where);
-  return handle().call(x, root, comm->id());
+  return broadcast_op::handle().call(x, root, comm->id());
 }
 
 }  // namespace weft::collective

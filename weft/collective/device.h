@@ -1,4 +1,4 @@
-// Which devices' memory MPI can be given directly; everything else is staged through host memory.
+// Device memory that MPI can access directly; the memory of other devices is staged through the host.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,11 +7,11 @@
 
 namespace weft::collective {
 
-// Whether MPI may read and write the memory of this device. For a device other than the CPU this also waits for
-// the work under way on it, because MPI does not know about streams. device_cuda.cpp or no_cuda.cpp.
+// Returns true if MPI can read and write the memory of this device. Synchronizes a device other than the CPU, because
+// MPI ignores streams. Implemented in device_cuda.cpp or no_cuda.cpp.
 [[nodiscard]] bool mpi_reads(const c10::Device& device);
 
-// "yes", or why not: for weft.doctor().
+// "yes", or "no: " and the reason, for weft.doctor().
 [[nodiscard]] std::string cuda_aware_report();
 
 }  // namespace weft::collective

@@ -1,4 +1,4 @@
-// Built where torch has CUDA: device memory goes to MPI directly if the MPI library says that it can take it.
+// Built if torch has CUDA: MPI accesses device memory directly if the MPI library reports support.
 #include <c10/cuda/CUDAStream.h>
 #include <mpi.h>
 
@@ -12,7 +12,7 @@
 namespace weft::collective {
 namespace {
 
-bool library_takes_device_memory() {
+bool library_is_cuda_aware() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
   static const bool answer = MPIX_Query_cuda_support() == 1;
   return answer;
@@ -25,14 +25,14 @@ bool library_takes_device_memory() {
 
 bool mpi_reads(const c10::Device& device) {
   if (device.is_cpu()) return true;
-  if (!device.is_cuda() || !mpi::options().cuda_aware || !library_takes_device_memory()) return false;
+  if (!device.is_cuda() || !mpi::options().cuda_aware || !library_is_cuda_aware()) return false;
   c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
   return true;
 }
 
 std::string cuda_aware_report() {
-  if (!mpi::options().cuda_aware) return "no: turned off by WEFT_CUDA_AWARE=0 or Options(cuda_aware=False)";
-  return library_takes_device_memory() ? "yes" : "no: the MPI library does not report CUDA support";
+  if (!mpi::options().cuda_aware) return "no: disabled by WEFT_CUDA_AWARE=0 or Options(cuda_aware=False)";
+  return library_is_cuda_aware() ? "yes" : "no: the MPI library does not report CUDA support";
 }
 
 }  // namespace weft::collective

@@ -1,4 +1,4 @@
-// neighbour_exchange: tensors to and from the neighbours on a grid of ranks.
+// neighbour_exchange: sends tensors to the neighbours on a Cartesian grid of ranks and receives theirs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,17 +6,19 @@
 #include <source_location>
 #include <vector>
 
-#include "weft/collective/comm.h"
+#include "weft/mpi/communicator.h"
 
 namespace weft::collective {
 
-// Collective: the ranks agree, then each exchanges with its neighbours on a communicator made by cart(). `outgoing` has
-// two entries per dimension of the grid, for the neighbour before and the one after; the result has what came from
-// them. Beyond an edge the entry is undefined, going in (ignored) and coming out. Shapes may differ. Its own adjoint.
-[[nodiscard]] std::vector<at::Tensor> neighbour_exchange(const std::vector<at::Tensor>& outgoing, const Comm& comm,
+// Collective; requires a communicator made by cart().
+// outgoing: two tensors per grid dimension, for the previous and the next neighbour. Shapes may differ. Entries without
+// a neighbour (at the edge of the grid) are ignored and may be undefined.
+// Returns the tensors received from the neighbours in the same order; undefined at the edge of the grid.
+// Throws mpi::Disagreement on all ranks if one rank's arguments are invalid.
+// Throws mpi::PeerLost or mpi::TimeoutError if a rank fails or is missing.
+// Adjoint: neighbour_exchange of the gradients.
+[[nodiscard]] std::vector<at::Tensor> neighbour_exchange(const std::vector<at::Tensor>& outgoing,
+                                                         const CommunicatorPtr& comm,
                                                          std::source_location where = std::source_location::current());
-
-// Collective: nobody leaves before everybody has entered.
-void barrier(const Comm& comm, std::source_location where = std::source_location::current());
 
 }  // namespace weft::collective

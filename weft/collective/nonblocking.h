@@ -1,25 +1,35 @@
-// Non-blocking all_reduce, all_gather and broadcast; wait() gives the result.
+// iall_reduce, iall_gather and ibroadcast: start a collective that wait() completes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <source_location>
 
-#include "weft/collective/comm.h"
-#include "weft/collective/pending.h"
+#include "weft/collective/autograd/pending_operation.h"
+#include "weft/mpi/communicator.h"
 #include "weft/mpi/reduce_op.h"
 
 namespace weft::collective {
 
-// Collective. The ranks agree on the call when they start it, so starting waits for the slowest rank to start; the
-// payload then moves while the caller computes. In backward the adjoint starts where wait() stood and ends where the
-// operation started, so the overlap exists there too. Sum and mean only; the tensor must stay unchanged until wait().
-[[nodiscard]] c10::intrusive_ptr<Pending> iall_reduce(const at::Tensor& x, const Comm& comm,
-                                                      mpi::ReduceOp op = mpi::ReduceOp::kSum,
-                                                      std::source_location where = std::source_location::current());
-[[nodiscard]] c10::intrusive_ptr<Pending> iall_gather(const at::Tensor& x, const Comm& comm, std::int64_t dim = 0,
-                                                      std::source_location where = std::source_location::current());
-[[nodiscard]] c10::intrusive_ptr<Pending> ibroadcast(const at::Tensor& x, const Comm& comm, std::int64_t root = 0,
-                                                     std::source_location where = std::source_location::current());
+// The ranks agree on the call when they start it, so the start waits for the slowest rank; the data then moves while
+// the caller computes. The tensor must not change until wait() returns. In backward the adjoint starts at the position
+// of wait() and completes at the position of the start, so it overlaps as well.
+//
+// All are collective, take the arguments of their blocking counterparts and throw the same exceptions.
+// Each returns the pending operation; pass it to wait() exactly once for the result.
+
+// Adjoint: iall_reduce. Differentiable for sum and mean only; throws on all ranks for others if x requires grad.
+[[nodiscard]] c10::intrusive_ptr<PendingOperation> iall_reduce(
+    const at::Tensor& x, const CommunicatorPtr& comm, mpi::ReduceOp op = mpi::ReduceOp::kSum,
+    std::source_location where = std::source_location::current());
+// Adjoint: reduce_scatter with sum, which blocks.
+[[nodiscard]] c10::intrusive_ptr<PendingOperation> iall_gather(
+    const at::Tensor& x, const CommunicatorPtr& comm, std::int64_t dim = 0,
+    std::source_location where = std::source_location::current());
+// Adjoint: reduce to the root with sum, which blocks.
+[[nodiscard]] c10::intrusive_ptr<PendingOperation> ibroadcast(
+    const at::Tensor& x, const CommunicatorPtr& comm, std::int64_t root = 0,
+    std::source_location where = std::source_location::current());
 
 }  // namespace weft::collective

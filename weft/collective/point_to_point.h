@@ -1,26 +1,31 @@
-// send, recv, isend, irecv, sendrecv: tensors between two ranks, which say what they carry.
+// send, recv, isend, irecv and sendrecv: self-describing tensors between two ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
 #include <source_location>
 
-#include "weft/collective/comm.h"
-#include "weft/collective/pending.h"
+#include "weft/collective/autograd/pending_operation.h"
+#include "weft/mpi/communicator.h"
 
 namespace weft::collective {
 
-// Point to point: only sender and receiver take part. Whether a gradient comes back is the sender's tensor's to say;
-// it travels on the backward channel under a number of its own, so tags never mix gradients up. Gradients are sent
-// without waiting, and waited for at the end of the backward pass.
+// Only the sender and the receiver take part. The receiver sends a gradient back if the sender's tensor requires grad.
+// Gradients use the backward channel and a unique tag per message, so equal tags never mix them up. The backward pass
+// starts to send gradients without blocking and waits for them before it returns.
+//
+// All throw c10::Error for invalid arguments, and mpi::PeerLost or mpi::TimeoutError if the peer fails or is missing.
 
-// Blocks until the tensor may be reused. Adjoint: receive the gradient from `dest`.
-void send(const at::Tensor& x, const Comm& comm, std::int64_t dest, std::int64_t tag = 0,
+// Sends x to rank `dest`. Blocks until the memory of x may be reused.
+// Adjoint: receives the gradient from `dest`.
+void send(const at::Tensor& x, const CommunicatorPtr& comm, std::int64_t dest, std::int64_t tag = 0,
           std::source_location where = std::source_location::current());
-[[nodiscard]] c10::intrusive_ptr<Pending> isend(const at::Tensor& x, const Comm& comm, std::int64_t dest,
-                                                std::int64_t tag = 0,
-                                                std::source_location where = std::source_location::current());
+// Starts a send and returns it; x must not change until wait() returns.
+[[nodiscard]] c10::intrusive_ptr<PendingOperation> isend(const at::Tensor& x, const CommunicatorPtr& comm,
+                                                         std::int64_t dest, std::int64_t tag = 0,
+                                                         std::source_location where = std::source_location::current());
 
 struct Received {
   at::Tensor tensor;
@@ -28,19 +33,28 @@ struct Received {
   std::int64_t tag;
 };
 
-// Blocks until a tensor is here. Without source or tag, from anybody or with any tag. `like`, if given, says the shape
-// and type expected (a mismatch throws, here and as PeerLost on the others) and the device wanted. Adjoint: send the
-// gradient to the rank that the tensor came from.
-[[nodiscard]] Received recv(const std::optional<at::Tensor>& like, const Comm& comm, std::optional<std::int64_t> source,
-                            std::optional<std::int64_t> tag = 0,
+// Receives a tensor. Blocks until it has arrived.
+// like: the expected shape and dtype, and the device of the result. Without it: any shape and dtype, on the CPU.
+// source, tag: nullopt matches any rank or tag.
+// Returns the tensor, its sender and its tag.
+// Throws c10::Error if the tensor does not match `like`; other ranks then throw mpi::PeerLost.
+// Adjoint: sends the gradient to the sender.
+[[nodiscard]] Received recv(const std::optional<at::Tensor>& like, const CommunicatorPtr& comm,
+                            std::optional<std::int64_t> source, std::optional<std::int64_t> tag = 0,
                             std::source_location where = std::source_location::current());
-[[nodiscard]] c10::intrusive_ptr<Pending> irecv(const std::optional<at::Tensor>& like, const Comm& comm,
-                                                std::optional<std::int64_t> source, std::optional<std::int64_t> tag = 0,
-                                                std::source_location where = std::source_location::current());
+// Starts a receive and returns it; wait() returns the tensor.
+[[nodiscard]] c10::intrusive_ptr<PendingOperation> irecv(const std::optional<at::Tensor>& like,
+                                                         const CommunicatorPtr& comm,
+                                                         std::optional<std::int64_t> source,
+                                                         std::optional<std::int64_t> tag = 0,
+                                                         std::source_location where = std::source_location::current());
 
-// Sends and receives at the same time; never deadlocks. Without `like` the result lives where `x` lives.
-[[nodiscard]] at::Tensor sendrecv(const at::Tensor& x, const Comm& comm, std::int64_t dest, std::int64_t source,
-                                  std::int64_t tag = 0, const std::optional<at::Tensor>& like = std::nullopt,
+// Sends x to `dest` and receives a tensor from `source` at the same time; never deadlocks.
+// Returns the received tensor, on the device of `like`, or of x without it.
+// Adjoint: the gradients travel in the opposite direction.
+[[nodiscard]] at::Tensor sendrecv(const at::Tensor& x, const CommunicatorPtr& comm, std::int64_t dest,
+                                  std::int64_t source, std::int64_t tag = 0,
+                                  const std::optional<at::Tensor>& like = std::nullopt,
                                   std::source_location where = std::source_location::current());
 
 }  // namespace weft::collective

@@ -12,8 +12,8 @@ at::Tensor pooled_empty(at::IntArrayRef sizes, at::ScalarType type) {
   const auto options = at::TensorOptions().dtype(type).device(at::kCPU);
   const std::size_t bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
   if (bytes < memory::kSmallestBlock) return at::detail::empty_cpu(sizes, type);
-  void* const block = memory::BlockPool::of_process().take(bytes);
-  c10::DataPtr data(block, block, [](void* taken) { memory::BlockPool::of_process().give_back(taken); }, at::kCPU);
+  void* const block = memory::BlockPool::of_process().allocate(bytes);
+  c10::DataPtr data(block, block, [](void* taken) { memory::BlockPool::of_process().deallocate(taken); }, at::kCPU);
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), c10::GetCPUAllocator(),
                        /*resizable=*/true);
   auto tensor = at::detail::make_tensor<at::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),

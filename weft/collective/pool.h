@@ -1,4 +1,4 @@
-// Results in reused host memory: fresh pages cost more than the communication that fills them.
+// Tensors in pooled host memory: page faults of fresh memory cost more than the communication that fills it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +7,8 @@
 
 namespace weft::collective {
 
-// An uninitialised, contiguous host tensor. Blocks of memory::kSmallestBlock and more come from the process's pool and
-// go back to it when the tensor's storage dies; smaller ones come from torch's allocator.
+// Returns an uninitialized, contiguous host tensor. Blocks of at least memory::kSmallestBlock bytes come from the pool
+// of the process and return to it with the tensor's storage; torch allocates smaller ones.
 [[nodiscard]] at::Tensor pooled_empty(at::IntArrayRef sizes, at::ScalarType type);
 
 }  // namespace weft::collective

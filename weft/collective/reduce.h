@@ -3,16 +3,23 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <source_location>
 
-#include "weft/collective/comm.h"
+#include "weft/mpi/communicator.h"
 #include "weft/mpi/reduce_op.h"
 
 namespace weft::collective {
 
-// Collective. The other ranks get zeros. Adjoint of sum: broadcast of the root's gradient; mean divides by n; prod, min
-// and max gather to the root and use torch's own reductions.
-[[nodiscard]] at::Tensor reduce(const at::Tensor& x, const Comm& comm, mpi::ReduceOp op = mpi::ReduceOp::kSum,
-                                std::int64_t root = 0, std::source_location where = std::source_location::current());
+// Collective.
+// x: this rank's tensor; shape and dtype must be equal on all ranks, like `op` and `root`.
+// Returns the reduction on the root; zeros on other ranks.
+// Throws mpi::Disagreement on all ranks if the calls differ or one rank's arguments are invalid.
+// Throws mpi::PeerLost or mpi::TimeoutError if a rank fails or is missing.
+// Adjoint: broadcast of the root's gradient for sum, divided by n for mean. prod, min and max gather to the root and
+// use the derivatives of torch's reductions.
+[[nodiscard]] at::Tensor reduce(const at::Tensor& x, const CommunicatorPtr& comm,
+                                mpi::ReduceOp op = mpi::ReduceOp::kSum, std::int64_t root = 0,
+                                std::source_location where = std::source_location::current());
 
 }  // namespace weft::collective

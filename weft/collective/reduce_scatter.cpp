@@ -5,17 +5,18 @@
 
 #include "weft/collective/all_gather.h"
 #include "weft/collective/all_to_all.h"
-#include "weft/collective/operator.h"
-#include "weft/collective/reduction.h"
-#include "weft/collective/sizes.h"
+#include "weft/collective/autograd/fake_kernel.h"
+#include "weft/collective/autograd/operator.h"
+#include "weft/collective/autograd/reduction.h"
+#include "weft/collective/autograd/sizes.h"
 #include "weft/collective/tensor.h"
-#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
-namespace {
 
 using at::Tensor;
+
+namespace reduce_scatter_op {
 
 const auto& handle() {
   static const auto op =
@@ -26,36 +27,36 @@ const auto& handle() {
 
 Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t dim, at::OptionalIntArrayRef given,
                    std::int64_t comm) {
-  Negotiation talk("reduce_scatter", comm);
+  CollectiveCall call("reduce_scatter", comm);
   ReduceOp op = ReduceOp::kSum;
   Sizes sizes;
-  talk.check([&] {
+  call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
     TORCH_CHECK(x.dim() > 0, "weft: reduce_scatter expects a tensor of at least one dimension");
     dim = wrap_dim(x, dim);
-    sizes = split_sizes(given, x.size(dim), talk.size());
+    sizes = split_sizes(given, x.size(dim), call.size());
   });
-  talk.agree(Signature("reduce_scatter").add(x).add(static_cast<std::int64_t>(op)).add(dim).add(sizes), 0, [&] {
+  call.agree(Signature("reduce_scatter").add(x).add(static_cast<std::int64_t>(op)).add(dim).add(sizes), 0, [&] {
     return "reduce_scatter(" + describe(x) + ", '" + std::string(op_name) + "', dim=" + std::to_string(dim) + ", " +
            std::to_string(sizes.size()) + " sizes)";
   });
-  const Tensor in = readable(travelling(to_front(x, dim), op));
+  const Tensor in = readable(to_communication_type(to_front(x, dim), op));
   auto shape = in.sizes().vec();
-  shape[0] = sizes[static_cast<std::size_t>(talk.rank())];
+  shape[0] = sizes[static_cast<std::size_t>(call.rank())];
   Tensor out = writable(shape, in);
   {
     const mpi::BlockingScope blocking;
     mpi::reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
-                        datatype_of(in.scalar_type()), op, talk.channel());
+                        datatype_of(in.scalar_type()), op, call.channel());
   }
-  return finished(from_front(out, dim), op, talk.size(), x.options());
+  return finish_reduction(from_front(out, dim), op, call.size(), x.options());
 }
 
-// The pieces travel to their owners, who reduce them with torch: every derivative is right without further ado.
+// Each rank receives the pieces that it owns and reduces them with torch, which provides all derivatives.
 Tensor through_all_to_all(const Tensor& x, ReduceOp op, std::int64_t dim, at::OptionalIntArrayRef given,
-                          const Comm& team) {
-  const Tensor stacked = all_to_all(x.unsqueeze(0), team, wrap_dim(x, dim) + 1, 0, given);
+                          const CommunicatorPtr& communicator) {
+  const Tensor stacked = all_to_all(x.unsqueeze(0), communicator, wrap_dim(x, dim) + 1, 0, given);
   return reduce_first_dim(stacked, op);
 }
 
@@ -64,8 +65,8 @@ struct Adjoint {
   std::int64_t dim;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     require_differentiable(op);
-    Tensor whole = all_gather(g[0], node.team(), dim);
-    return {op == ReduceOp::kMean ? whole.div(node.team()->size()) : whole};
+    Tensor whole = all_gather(g[0], node.communicator(), dim);
+    return {op == ReduceOp::kMean ? whole.div(node.communicator()->size()) : whole};
   }
 };
 
@@ -74,22 +75,22 @@ Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t dim
   const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
   if (op && reduces_with_torch(x, *op) && x.dim() > 0) {
-    return through_all_to_all(x, *op, dim, sizes, mpi::Team::find(comm));
+    return through_all_to_all(x, *op, dim, sizes, Communicator::find(comm));
   }
   const Tensor y = below_autograd(handle(), x, op_name, dim, sizes, comm);
   if (call.recording()) {
-    record("reduce_scatter", mpi::Team::find(comm), {x}, {y}, Adjoint{*op, wrap_dim(x, dim)}, call.on_tape());
+    record("reduce_scatter", Communicator::find(comm), {x}, {y}, Adjoint{*op, wrap_dim(x, dim)}, call.on_tape());
   }
-  if (call.has_tangent()) set_tangent(y, reduce_scatter(tangent_of(x), mpi::Team::find(comm), *op, dim, sizes));
+  if (call.has_tangent()) set_tangent(y, reduce_scatter(tangent_of(x), Communicator::find(comm), *op, dim, sizes));
   return y;
 }
 
 Tensor shape_only(const Tensor& x, std::string_view /*op*/, std::int64_t dim, at::OptionalIntArrayRef sizes,
                   std::int64_t comm) {
-  const Comm team = mpi::Team::find(comm);
+  const CommunicatorPtr communicator = Communicator::find(comm);
   auto shape = x.sym_sizes().vec();
   auto& size = shape[static_cast<std::size_t>(wrap_dim(x, dim))];
-  size = traced_piece(size, sizes, *team);
+  size = traced_piece(size, sizes, *communicator);
   return at::empty_symint(shape, x.options());
 }
 
@@ -98,14 +99,14 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("reduce_scatter", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("reduce_scatter", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce_scatter", &Traced<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("reduce_scatter", &FakeKernel<&shape_only>::call); }
 
-}  // namespace
+}  // namespace reduce_scatter_op
 
-Tensor reduce_scatter(const Tensor& x, const Comm& comm, ReduceOp op, std::int64_t dim, at::OptionalIntArrayRef sizes,
-                      std::source_location where) {
+Tensor reduce_scatter(const Tensor& x, const CommunicatorPtr& comm, ReduceOp op, std::int64_t dim,
+                      at::OptionalIntArrayRef sizes, std::source_location where) {
   const mpi::OperationScope scope("reduce_scatter", comm.get(), where);
-  return handle().call(x, mpi::name_of(op), dim, sizes, comm->id());
+  return reduce_scatter_op::handle().call(x, mpi::name_of(op), dim, sizes, comm->id());
 }
 
 }  // namespace weft::collective

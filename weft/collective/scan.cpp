@@ -8,27 +8,28 @@
 #include <limits>
 
 #include "weft/collective/all_gather.h"
-#include "weft/collective/operator.h"
-#include "weft/collective/reduction.h"
+#include "weft/collective/autograd/fake_kernel.h"
+#include "weft/collective/autograd/operator.h"
+#include "weft/collective/autograd/reduction.h"
 #include "weft/collective/tensor.h"
-#include "weft/collective/traced.h"
 #include "weft/mpi/collectives.h"
 
 namespace weft::collective {
-namespace {
 
 using at::Tensor;
+
+namespace scan_op {
 
 const auto& handle() {
   static const auto op = find_operator<Tensor(const Tensor&, std::string_view, bool, bool, std::int64_t)>("weft::scan");
   return op;
 }
 
-int position(const mpi::Team& team, bool reverse) noexcept {
-  return reverse ? team.size() - 1 - team.rank() : team.rank();
+int position(const Communicator& communicator, bool reverse) noexcept {
+  return reverse ? communicator.size() - 1 - communicator.rank() : communicator.rank();
 }
 
-// What reducing nothing gives.
+// The neutral element of the reduction.
 Tensor neutral(const Tensor& x, ReduceOp op) {
   if (op == ReduceOp::kProd || op == ReduceOp::kLogicalAnd) return at::full_like(x, 1);
   if (op == ReduceOp::kBitAnd) return at::full_like(x, x.scalar_type() == at::kBool ? 1 : -1);
@@ -38,37 +39,38 @@ Tensor neutral(const Tensor& x, ReduceOp op) {
 }
 
 Tensor communicate(const Tensor& x, std::string_view op_name, bool exclusive, bool reverse, std::int64_t comm) {
-  Negotiation talk(exclusive ? "exscan" : "scan", comm);
+  CollectiveCall call(exclusive ? "exscan" : "scan", comm);
   ReduceOp op = ReduceOp::kSum;
-  talk.check([&] {
+  call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
     TORCH_CHECK(!exclusive || x.is_floating_point() || (op != ReduceOp::kMin && op != ReduceOp::kMax),
-                "weft: exscan with '", op_name, "' needs a floating type, whose infinity stands for no rank; got ",
-                x.scalar_type());
+                "weft: exscan with '", op_name,
+                "' requires a floating-point type, because the first rank gets infinity; got ", x.scalar_type());
   });
-  talk.agree(Signature("scan").add(x).add(static_cast<std::int64_t>(op)).add(exclusive).add(reverse), 0, [&] {
+  call.agree(Signature("scan").add(x).add(static_cast<std::int64_t>(op)).add(exclusive).add(reverse), 0, [&] {
     return std::string(exclusive ? "exscan(" : "scan(") + describe(x) + ", '" + std::string(op_name) + "'" +
            (reverse ? ", reverse)" : ")");
   });
-  const Tensor in = readable(travelling(x, op));
+  const Tensor in = readable(to_communication_type(x, op));
   Tensor out = writable(x.sizes(), in);
-  const auto channel = reverse ? talk.team()->reversed(talk.direction()) : talk.channel();
-  const int before = position(*talk.team(), reverse);
+  const auto channel = reverse ? call.communicator()->reversed(call.direction()) : call.channel();
+  const int before = position(*call.communicator(), reverse);
   {
     const mpi::BlockingScope blocking;
     const auto run = exclusive ? &mpi::exscan : &mpi::scan;
     run(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op, channel);
   }
   if (exclusive && before == 0) out.copy_(neutral(out, op));
-  return finished(std::move(out), op, std::max(exclusive ? before : before + 1, 1), x.options());
+  return finish_reduction(std::move(out), op, std::max(exclusive ? before : before + 1, 1), x.options());
 }
 
-// Everybody's tensors, reduced with torch: every derivative is right without further ado.
-Tensor through_all_gather(const Tensor& x, ReduceOp op, bool exclusive, bool reverse, const Comm& team) {
-  const Tensor all = all_gather(x.unsqueeze(0), team, 0);
-  const std::int64_t count = position(*team, reverse) + (exclusive ? 0 : 1);
-  const Tensor mine = all.narrow(0, reverse ? team->size() - count : 0, count);
+// Gathers the tensors of all ranks and reduces them with torch, which provides all derivatives.
+Tensor through_all_gather(const Tensor& x, ReduceOp op, bool exclusive, bool reverse,
+                          const CommunicatorPtr& communicator) {
+  const Tensor all = all_gather(x.unsqueeze(0), communicator, 0);
+  const std::int64_t count = position(*communicator, reverse) + (exclusive ? 0 : 1);
+  const Tensor mine = all.narrow(0, reverse ? communicator->size() - count : 0, count);
   // Adding the empty sum keeps the gather in the graph.
   return count == 0 ? neutral(x, op).add(reduce_first_dim(mine, ReduceOp::kSum)) : reduce_first_dim(mine, op);
 }
@@ -80,24 +82,24 @@ struct Adjoint {
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     require_differentiable(op);
     Tensor gradient = g[0];
-    const int reduced = position(*node.team(), reverse) + (exclusive ? 0 : 1);
+    const int reduced = position(*node.communicator(), reverse) + (exclusive ? 0 : 1);
     if (op == ReduceOp::kMean && reduced > 0) gradient = gradient.div(reduced);
     const auto run = exclusive ? &exscan : &scan;
-    return {run(gradient, node.team(), ReduceOp::kSum, !reverse, std::source_location::current())};
+    return {run(gradient, node.communicator(), ReduceOp::kSum, !reverse, std::source_location::current())};
   }
 };
 
 Tensor differentiate(const Tensor& x, std::string_view op_name, bool exclusive, bool reverse, std::int64_t comm) {
   const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
-  const Comm team = mpi::Team::find(comm);
+  const CommunicatorPtr communicator = Communicator::find(comm);
   if (op && reduces_with_torch(x, *op)) {
-    return through_all_gather(x, *op, exclusive, reverse, team);
+    return through_all_gather(x, *op, exclusive, reverse, communicator);
   }
   const Tensor y = below_autograd(handle(), x, op_name, exclusive, reverse, comm);
   const char* name = exclusive ? "exscan" : "scan";
-  if (call.recording()) record(name, team, {x}, {y}, Adjoint{*op, exclusive, reverse}, call.on_tape());
-  if (call.has_tangent()) set_tangent(y, (exclusive ? &exscan : &scan)(tangent_of(x), team, *op, reverse, {}));
+  if (call.recording()) record(name, communicator, {x}, {y}, Adjoint{*op, exclusive, reverse}, call.on_tape());
+  if (call.has_tangent()) set_tangent(y, (exclusive ? &exscan : &scan)(tangent_of(x), communicator, *op, reverse, {}));
   return y;
 }
 
@@ -109,18 +111,18 @@ Tensor shape_only(const Tensor& x, std::string_view /*op*/, bool /*exclusive*/, 
 TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("scan(Tensor x, str op, bool exclusive, bool reverse, int comm) -> Tensor"); }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("scan", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("scan", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("scan", &Traced<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("scan", &FakeKernel<&shape_only>::call); }
 
-}  // namespace
+}  // namespace scan_op
 
-Tensor scan(const Tensor& x, const Comm& comm, ReduceOp op, bool reverse, std::source_location where) {
+Tensor scan(const Tensor& x, const CommunicatorPtr& comm, ReduceOp op, bool reverse, std::source_location where) {
   const mpi::OperationScope scope("scan", comm.get(), where);
-  return handle().call(x, mpi::name_of(op), /*exclusive=*/false, reverse, comm->id());
+  return scan_op::handle().call(x, mpi::name_of(op), /*exclusive=*/false, reverse, comm->id());
 }
 
-Tensor exscan(const Tensor& x, const Comm& comm, ReduceOp op, bool reverse, std::source_location where) {
+Tensor exscan(const Tensor& x, const CommunicatorPtr& comm, ReduceOp op, bool reverse, std::source_location where) {
   const mpi::OperationScope scope("exscan", comm.get(), where);
-  return handle().call(x, mpi::name_of(op), /*exclusive=*/true, reverse, comm->id());
+  return scan_op::handle().call(x, mpi::name_of(op), /*exclusive=*/true, reverse, comm->id());
 }
 
 }  // namespace weft::collective

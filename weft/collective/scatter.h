@@ -1,19 +1,24 @@
-// scatter: each rank gets its piece of the root's tensor along a dimension.
+// scatter: every rank gets its piece of the root's tensor along a dimension.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <source_location>
 
-#include "weft/collective/comm.h"
+#include "weft/mpi/communicator.h"
 
 namespace weft::collective {
 
-// Collective. The root decides type, shape and sizes (an even split without `sizes`, remainder to the first ranks);
-// what the other ranks pass only says on which device they want their piece. Adjoint: gather to the root; the other
-// ranks' inputs get zeros.
-[[nodiscard]] at::Tensor scatter(const at::Tensor& x, const Comm& comm, std::int64_t dim = 0, std::int64_t root = 0,
-                                 at::OptionalIntArrayRef sizes = std::nullopt,
+// Collective.
+// x: the tensor to split on the root. Other ranks pass any tensor; it only selects the device of their piece.
+// sizes: one piece size per rank; only the root's count. Default: a balanced split, larger pieces first.
+// Returns this rank's piece, in the dtype of the root's tensor.
+// Throws mpi::Disagreement on all ranks if `root` differs or one rank's arguments are invalid.
+// Throws mpi::PeerLost or mpi::TimeoutError if a rank fails or is missing.
+// Adjoint: gather of the gradients to the root; the inputs of other ranks get zeros.
+[[nodiscard]] at::Tensor scatter(const at::Tensor& x, const CommunicatorPtr& comm, std::int64_t dim = 0,
+                                 std::int64_t root = 0, at::OptionalIntArrayRef sizes = std::nullopt,
                                  std::source_location where = std::source_location::current());
 
 }  // namespace weft::collective

@@ -88,7 +88,7 @@ Tensor writable(at::IntArrayRef sizes, const Tensor& like) {
   return pooled_empty(sizes, like.scalar_type());
 }
 
-Tensor delivered(Tensor result, const Tensor& like) {
+Tensor to_device_of(Tensor result, const Tensor& like) {
   return result.device() == like.device() ? result : result.to(like.device());
 }
 

@@ -1,4 +1,4 @@
-// Torch tensors as MPI sees them: element type, contiguous host memory, pooled outputs.
+// Conversion between torch tensors and MPI buffers: datatypes, contiguous memory, pooled outputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,30 +14,30 @@ namespace weft::collective {
 
 using at::Tensor;
 
-// Throws (TORCH_CHECK) for types that cannot be communicated, naming those that can.
+// Throws (TORCH_CHECK) for unsupported types, with a list of the supported ones.
 [[nodiscard]] mpi::Datatype datatype_of(at::ScalarType type);
 [[nodiscard]] at::ScalarType scalar_type_of(mpi::Datatype type);
 
-// Throws (TORCH_CHECK) unless `x` is a defined, strided tensor of a type that can be communicated.
+// Throws (TORCH_CHECK) unless `x` is a defined, strided tensor of a supported type.
 void require_communicable(const Tensor& x);
 
-// "float32[2, 3]", with the device where it is not the CPU.
+// "float32[2, 3]", followed by the device unless it is the CPU.
 [[nodiscard]] std::string describe(const Tensor& x);
 
-// Memory that MPI can read: `x` itself where it is contiguous host (or, for a CUDA-aware MPI, device) memory, a
-// contiguous copy in host memory otherwise.
+// Returns memory that MPI can read: `x` itself if it is contiguous host memory (or device memory and MPI is
+// CUDA-aware), otherwise a contiguous copy in host memory.
 [[nodiscard]] Tensor readable(const Tensor& x);
-// Fresh memory that MPI can write, for a result that will live on the device of `like`. Host memory is pooled.
+// Returns new memory that MPI can write, for a result on the device of `like`. Host memory comes from the pool.
 [[nodiscard]] Tensor writable(at::IntArrayRef sizes, const Tensor& like);
-// Brings a result to the device of `like`; does nothing where it is there already.
-[[nodiscard]] Tensor delivered(Tensor result, const Tensor& like);
+// Copies a result to the device of `like`, if it is elsewhere.
+[[nodiscard]] Tensor to_device_of(Tensor result, const Tensor& like);
 
-// An owner of a tensor's memory, for a Request to hold.
+// Returns an owner of the tensors' memory for a Request.
 [[nodiscard]] std::shared_ptr<void> keep_alive(Tensor x, Tensor y = {});
 
-// Wraps a possibly negative dimension; throws IndexError naming the allowed range.
+// Converts a possibly negative dimension. Throws IndexError with the allowed range.
 [[nodiscard]] std::int64_t wrap_dim(const Tensor& x, std::int64_t dim);
-// The tensor with `dim` moved to the front, and back. 0-dimensional tensors become one element long.
+// Moves `dim` to the front, and back. A 0-dimensional tensor becomes a 1-dimensional one of 1 element.
 [[nodiscard]] Tensor to_front(const Tensor& x, std::int64_t dim);
 [[nodiscard]] Tensor from_front(const Tensor& x, std::int64_t dim);
 

@@ -9,54 +9,55 @@
 namespace weft::control {
 namespace {
 
-constexpr int kLookEveryMs = 100;
+constexpr int kPollIntervalMs = 100;
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
 
-HttpServer::HttpServer(const aggregation::Address& listen, Pages pages, Counters& counters, const HttpLimits& limits)
+HttpServer::HttpServer(const aggregation::Address& listen, Pages pages, EventCounters& counters,
+                       const HttpLimits& limits)
     : pages_(std::move(pages)), counters_(counters), limits_(limits), listener_(listen, counters) {
   thread_ = std::thread([this] { run(); });
 }
 
 HttpServer::~HttpServer() {
   stopping_ = true;
-  bell_.ring();
+  wakeup_.notify();
   thread_.join();
 }
 
 void HttpServer::run() {
   while (!stopping_) {
-    std::vector<pollfd> watched{{bell_.fd(), POLLIN, 0}, {listener_.watched(), POLLIN, 0}};
+    std::vector<pollfd> watched{{wakeup_.fd(), POLLIN, 0}, {listener_.watched(), POLLIN, 0}};
     for (const auto& [fd, exchange] : exchanges_) {
       watched.push_back({fd, static_cast<short>(exchange.response.empty() ? POLLIN : POLLOUT), 0});
     }
-    poll(watched.data(), watched.size(), kLookEveryMs);
+    poll(watched.data(), watched.size(), kPollIntervalMs);
     accept_some();
     for (auto entry = exchanges_.begin(); entry != exchanges_.end();) {
-      entry = carry_on(entry->second) ? std::next(entry) : exchanges_.erase(entry);
+      entry = advance(entry->second) ? std::next(entry) : exchanges_.erase(entry);
     }
   }
 }
 
 void HttpServer::accept_some() {
   while (true) {
-    files::FileDescriptor visitor = listener_.accept();
-    if (visitor.get() < 0) return;
+    files::FileDescriptor peer = listener_.accept();
+    if (peer.get() < 0) return;
     if (exchanges_.size() >= limits_.connections) {
       counters_.add(Event::kHttpDropped);
       continue;
     }
-    const int fd = visitor.get();
-    exchanges_.emplace(fd, Exchange{std::move(visitor), Clock::now() + limits_.patience, "", "", 0});
+    const int fd = peer.get();
+    exchanges_.emplace(fd, Exchange{std::move(peer), Clock::now() + limits_.timeout, "", "", 0});
   }
 }
 
-bool HttpServer::carry_on(Exchange& exchange) {
+bool HttpServer::advance(Exchange& exchange) {
   if (Clock::now() > exchange.deadline) {
     counters_.add(Event::kHttpDropped);
-    // With what is unsent: the kernel would keep offering that to a client that does not read.
+    // Discards unsent data, which the kernel would otherwise keep for a client that does not read.
     const linger at_once{1, 0};
     setsockopt(exchange.socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     return false;

@@ -1,4 +1,4 @@
-// A small read-only HTTP server: a few pages, bounded requests, slow clients dropped. One thread.
+// Single-threaded read-only HTTP server for a few pages. It limits request sizes and drops slow clients.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "weft/aggregation/address.h"
-#include "weft/control/counters.h"
+#include "weft/aggregation/packet/address.h"
+#include "weft/control/event_counters.h"
 #include "weft/control/http_request.h"
 #include "weft/control/listener.h"
 #include "weft/control/socket.h"
@@ -19,13 +19,13 @@ namespace weft::control {
 struct HttpLimits {
   std::size_t connections = 64;
   std::size_t request_bytes = 8 << 10;
-  std::chrono::milliseconds patience{5'000};  // from the connection to its last byte
+  std::chrono::milliseconds timeout{5'000};  // for the whole exchange
 };
 
 class HttpServer {
  public:
-  // Serves when it is there.
-  HttpServer(const aggregation::Address& listen, Pages pages, Counters& counters, const HttpLimits& limits = {});
+  // Starts serving. Throws std::system_error if the address is not available.
+  HttpServer(const aggregation::Address& listen, Pages pages, EventCounters& counters, const HttpLimits& limits = {});
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -38,22 +38,22 @@ class HttpServer {
     files::FileDescriptor socket;
     Clock::time_point deadline;
     std::string request;
-    std::string response;  // empty while the request is being read
+    std::string response;  // empty until the request is complete
     std::size_t sent = 0;
   };
 
   void run();
   void accept_some();
-  // Whether the exchange goes on.
-  [[nodiscard]] bool carry_on(Exchange& exchange);
+  // These return whether the exchange continues.
+  [[nodiscard]] bool advance(Exchange& exchange);
   [[nodiscard]] bool read_some(Exchange& exchange);
   [[nodiscard]] bool write_some(Exchange& exchange);
 
   Pages pages_;
-  Counters& counters_;
+  EventCounters& counters_;
   HttpLimits limits_;
   Listener listener_;
-  Bell bell_;
+  WakeupEvent wakeup_;
   std::atomic<bool> stopping_{false};
   std::map<int, Exchange> exchanges_;
   std::thread thread_;

@@ -1,4 +1,4 @@
-// The only request that the status page answers: GET or HEAD of a page that there is.
+// Answers HTTP requests: GET and HEAD of existing pages.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ struct Page {
 };
 using Pages = std::map<std::string, Page>;  // by path
 
-// The whole response to a request, whatever that holds; `request` reaches at least to the empty line after its head.
+// Returns the complete response to any request. `request` must contain the empty line after the header.
 [[nodiscard]] std::string answer_request(const Pages& pages, const std::string& request);
-// A response that only says why there is none: "431 Request Header Fields Too Large".
+// Returns a response with only an error status such as "431 Request Header Fields Too Large".
 [[nodiscard]] std::string refuse_request(const char* status);
 
 }  // namespace weft::control

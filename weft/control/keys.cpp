@@ -11,14 +11,14 @@
 #include <set>
 #include <vector>
 
-#include "weft/aggregation/job_name.h"
+#include "weft/aggregation/config/job_name.h"
 #include "weft/text/spelling.h"
 
 namespace weft::control {
 namespace {
 
 constexpr std::size_t kLeastDigits = 32;    // 128 bits
-constexpr std::int64_t kLeastSessions = 4;  // a job's share, with however many others: DDP's groups are several
+constexpr std::int64_t kLeastSessions = 4;  // minimum quota of a job: DDP uses several groups
 const std::vector<std::string> kJobFields{"key", "slots", "sessions", "workers"};
 
 class Reader {
@@ -26,13 +26,13 @@ class Reader {
   explicit Reader(const std::string& file) : file_(file) {}
 
   [[nodiscard]] std::map<std::string, JobKey> jobs(const YAML::Node& root) const {
-    const std::string expected = "expected 'jobs:' with a job a line";
+    const std::string expected = "expected 'jobs:' with one job per line";
     if (!root.IsMap()) refuse(root, expected);
     refuse_repeats(root, "");
     std::map<std::string, JobKey> jobs;
     for (const auto& entry : root) {
       const std::string name = entry.first.Scalar();
-      if (name != "jobs") refuse(entry.first, "'" + name + "' is unknown; allowed is jobs");
+      if (name != "jobs") refuse(entry.first, "unknown key '" + name + "'; allowed is jobs");
       if (!entry.second.IsMap()) refuse(entry.first, expected);
       refuse_repeats(entry.second, "job ");
       for (const auto& job : entry.second) jobs.emplace(name_of(job.first), fields_of(job.first, job.second));
@@ -42,24 +42,24 @@ class Reader {
   }
 
  private:
-  // Nodes that are empty have no place of their own: whose value is refused is to give its key as the place.
+  // Empty nodes have no position, so callers pass the key of an invalid value.
   [[noreturn]] void refuse(const YAML::Node& where, const std::string& what) const {
     throw KeysError("weft: " + file_ + ":" + std::to_string(std::max(where.Mark().line, 0) + 1) + ": " + what);
   }
 
-  // Only one of them would count, and who wrote both may have meant either.
+  // yaml-cpp would silently keep only one of the duplicates.
   void refuse_repeats(const YAML::Node& map, const std::string& kind) const {
     std::set<std::string> seen;
     for (const auto& entry : map) {
       const std::string name = entry.first.Scalar();
-      if (!seen.insert(name).second) refuse(entry.first, kind + "'" + name + "' is given twice");
+      if (!seen.insert(name).second) refuse(entry.first, kind + "'" + name + "' is defined twice");
     }
   }
 
   [[nodiscard]] std::string name_of(const YAML::Node& node) const {
     const std::string name = node.Scalar();
     if (!aggregation::is_job_name(name)) {
-      refuse(node, std::string("a job's name has ") + aggregation::kJobNameRule + ", got '" + name + "'");
+      refuse(node, std::string("a job name has ") + aggregation::kJobNameRule + ", got '" + name + "'");
     }
     return name;
   }
@@ -80,11 +80,11 @@ class Reader {
       } else if (field == "workers") {
         job.workers = number(entry.first, entry.second, 65535);
       } else {
-        refuse(entry.first, whose + " has no field '" + field + "'; allowed are " + text::listed(kJobFields) +
+        refuse(entry.first, whose + " has no field '" + field + "'; known fields: " + text::listed(kJobFields) +
                                 text::suggestion(field, kJobFields));
       }
     }
-    if (job.secret.empty()) refuse(where, whose + " lacks its key; make one with `openssl rand -hex 32`");
+    if (job.secret.empty()) refuse(where, whose + " has no key; generate one with `openssl rand -hex 32`");
     return job;
   }
 
@@ -93,7 +93,7 @@ class Reader {
     const bool hexadecimal = digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
     if (!hexadecimal || digits.size() < kLeastDigits || digits.size() % 2 != 0) {
       refuse(key, "a key is an even number of at least " + std::to_string(kLeastDigits) +
-                      " hexadecimal digits; make one with `openssl rand -hex 32`");
+                      " hexadecimal digits; generate one with `openssl rand -hex 32`");
     }
     std::string bytes;
     for (std::size_t i = 0; i < digits.size(); i += 2) {
@@ -116,11 +116,11 @@ class Reader {
 void require_private(const std::string& file) {
   struct stat status{};
   if (stat(file.c_str(), &status) != 0) {
-    throw KeysError("weft: the keys file '" + file + "' cannot be read: " + std::strerror(errno));
+    throw KeysError("weft: cannot read the keys file '" + file + "': " + std::strerror(errno));
   }
-  if (S_ISDIR(status.st_mode)) throw KeysError("weft: the keys file '" + file + "' cannot be read: it is a folder");
+  if (S_ISDIR(status.st_mode)) throw KeysError("weft: cannot read the keys file '" + file + "': it is a folder");
   if ((status.st_mode & S_IROTH) != 0) {
-    throw KeysError("weft: everybody on this machine can read the keys in '" + file + "'; chmod 600 it");
+    throw KeysError("weft: all users can read the keys file '" + file + "'; run chmod 600 on it");
   }
 }
 
@@ -134,7 +134,7 @@ JobKeys JobKeys::parse(const std::string& text, const std::string& file) {
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
     throw KeysError("weft: " + file + ":" + std::to_string(std::max(error.mark.line, 0) + 1) +
-                    ": not YAML: " + error.msg);
+                    ": invalid YAML: " + error.msg);
   }
   keys.jobs_ = Reader(file).jobs(root);
   return keys;
@@ -145,7 +145,7 @@ JobKeys JobKeys::load(const std::string& file) {
   std::ifstream stream(file);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   if (stream.bad() || !stream.is_open()) {
-    throw KeysError("weft: the keys file '" + file + "' cannot be read: " + std::strerror(errno));
+    throw KeysError("weft: cannot read the keys file '" + file + "': " + std::strerror(errno));
   }
   return parse(text, file);
 }
@@ -169,7 +169,7 @@ const JobKey& JobKeys::at(const std::string& job) const {
   if (const JobKey* key = find(job)) return *key;
   std::vector<std::string> names;
   for (const auto& [name, key] : jobs_) names.push_back(name);
-  throw KeysError("weft: " + file_ + " has no key for job '" + job + "'; there are keys for " +
+  throw KeysError("weft: " + file_ + " has no key for job '" + job + "'; it has keys for " +
                   (names.empty() ? "no job" : text::listed(names)) + text::suggestion(job, names));
 }
 

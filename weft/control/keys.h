@@ -1,4 +1,4 @@
-// The file of job keys: which jobs a switch admits, each with its secret and its share of the slots.
+// The keys file: the jobs that a switch admits, with their secrets and quotas.
 #pragma once
 
 #include <cstdint>
@@ -6,38 +6,38 @@
 #include <stdexcept>
 #include <string>
 
-#include "weft/aggregation/jobs.h"
+#include "weft/aggregation/switch/jobs.h"
 
 namespace weft::control {
 
-// A file that cannot be used; the text names file, line and what is allowed, never a key.
+// Invalid keys file. The message names file, line and the allowed values, but never a key.
 class KeysError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 struct JobKey {
-  std::string secret;         // bytes
-  std::int64_t slots = 0;     // at most so many of the switch's slots; 0: the switch decides
-  std::int64_t sessions = 0;  // the same; each process group is one
-  std::int64_t workers = 0;   // exactly so many workers; 0: any number
+  std::string secret;         // raw bytes
+  std::int64_t slots = 0;     // maximum number of slots; 0: chosen by the switch
+  std::int64_t sessions = 0;  // maximum number of sessions (process groups); 0: chosen by the switch
+  std::int64_t workers = 0;   // exact number of workers; 0: any
 };
 
-// By job name. An empty book admits nobody by key.
+// Keys by job name. Without keys, the switch does not authenticate callers.
 class JobKeys {
  public:
   // YAML:
   //   jobs:
   //     resnet: {key: <at least 32 hexadecimal digits>, slots: 512, sessions: 4, workers: 8}
   [[nodiscard]] static JobKeys parse(const std::string& text, const std::string& file);
-  // Throws also if others than owner and group may read the file.
+  // Reads a file. Throws KeysError, also if users other than owner and group may read it.
   [[nodiscard]] static JobKeys load(const std::string& file);
 
-  // The same, with a share for each job whose entry names none: no job can take all sessions or slots from the others.
+  // Returns a copy in which every job has a quota, so that no job can take all sessions or slots.
   [[nodiscard]] JobKeys with_shares(const aggregation::SwitchLimits& limits) const;
 
   [[nodiscard]] const JobKey* find(const std::string& job) const;
-  // The same, for workers: throws naming the jobs that there are.
+  // For workers: throws KeysError with the known jobs if there is no such job.
   [[nodiscard]] const JobKey& at(const std::string& job) const;
   [[nodiscard]] bool empty() const { return jobs_.empty(); }
   [[nodiscard]] std::size_t size() const { return jobs_.size(); }

@@ -1,30 +1,30 @@
-// A listening TCP socket that leaves a loop around poll() in peace when there are no descriptors left to accept with.
+// Listening TCP socket that pauses when file descriptors run out, so that poll() loops do not spin.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 
-#include "weft/aggregation/address.h"
-#include "weft/control/counters.h"
+#include "weft/aggregation/packet/address.h"
+#include "weft/control/event_counters.h"
 #include "weft/control/socket.h"
 
 namespace weft::control {
 
-// One thread.
+// Not thread-safe.
 class Listener {
  public:
   static constexpr std::chrono::milliseconds kPause{100};
 
-  // Throws as listen_on does.
-  Listener(const aggregation::Address& address, Counters& counters);
+  // Throws like listen_on().
+  Listener(const aggregation::Address& address, EventCounters& counters);
 
-  // For poll(): -1, which that passes over, during a pause.
+  // Returns the descriptor for poll(), or -1 (which poll() ignores) while accepting is paused.
   [[nodiscard]] int watched() const;
-  // The next who knocks, non-blocking; empty (-1) if there is nobody, or no descriptor for them. The latter is counted,
-  // and begins a pause: whoever knocks waits, and the socket would be readable all the time.
+  // Accepts the next connection as a non-blocking socket. Returns an empty descriptor (-1) if no connection is pending
+  // or no descriptor is free. The latter is counted and starts a pause; pending connections wait.
   [[nodiscard]] files::FileDescriptor accept();
-  // Some descriptor, for dup3() to put a second one of a visitor into; empty as above. Asked for first: who came in and
-  // found none for the second would have to go.
+  // Reserves a descriptor that dup3() can replace with a duplicate of the next connection; empty as above. Call it
+  // before accept(), so that an accepted connection always gets its duplicate.
   [[nodiscard]] files::FileDescriptor spare();
   [[nodiscard]] std::uint16_t port() const { return local_address(socket_.get()).port; }
 
@@ -32,10 +32,10 @@ class Listener {
   using Clock = std::chrono::steady_clock;
 
   [[nodiscard]] bool pauses() const;
-  [[nodiscard]] bool somebody_waits() const;
+  [[nodiscard]] bool connection_pending() const;
   void pause();
 
-  Counters& counters_;
+  EventCounters& counters_;
   files::FileDescriptor socket_;
   Clock::time_point pause_end_{};
 };

@@ -16,7 +16,7 @@ std::optional<std::string> LogLimit::pass(const std::string& line, Clock::time_p
   }
   ++written_;
   const std::uint64_t left_out = std::exchange(left_out_, 0);
-  return left_out == 0 ? line : line + " (and " + std::to_string(left_out) + " more before this one)";
+  return left_out == 0 ? line : line + " (and " + std::to_string(left_out) + " more suppressed)";
 }
 
 }  // namespace weft::control

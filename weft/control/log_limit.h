@@ -1,4 +1,4 @@
-// Keeps lines that strangers can cause from filling the log: so many a second, and later how many were left out.
+// Rate limit for log lines that clients can cause.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@ class LogLimit {
   using Clock = std::chrono::steady_clock;
   static constexpr int kLinesPerSecond = 10;
 
-  // What to write of a line at that time: with it, how many were left out since the last one. Nothing: leave it out.
-  // By any thread.
+  // Returns the line to write, with the number of lines suppressed since the last one; nullopt: suppress the line.
+  // Thread-safe.
   [[nodiscard]] std::optional<std::string> pass(const std::string& line, Clock::time_point now);
 
  private:
   std::mutex mutex_;
-  std::optional<Clock::time_point> second_;  // when the present one began
-  int written_ = 0;                          // in it
+  std::optional<Clock::time_point> second_;  // start of the current second
+  int written_ = 0;                          // in this second
   std::uint64_t left_out_ = 0;
 };
 

@@ -28,7 +28,7 @@ std::string number(double value) {
   return text;
 }
 
-// Writes families one after the other: each name once, then its samples, as Prometheus wants them.
+// Writes metric families in Prometheus' order: the name once, then its samples.
 class Writer {
  public:
   void family(const char* name, const char* kind, const char* help) {
@@ -63,30 +63,31 @@ double seconds(aggregation::Duration duration) { return std::chrono::duration<do
 std::uint64_t whole(int value) { return static_cast<std::uint64_t>(value); }
 
 void write_switch(Writer& writer, const Status& status) {
-  writer.family("uptime_seconds", "gauge", "Since the switch was started.");
+  writer.family("uptime_seconds", "gauge", "Time since the start of the switch.");
   writer.sample("", status.uptime_s);
-  writer.family("epoch", "gauge", "Differs between any two starts.");
+  writer.family("epoch", "gauge", "Random number that identifies this run of the switch.");
   writer.sample("", status.jobs.epoch);
-  writer.family("slots", "gauge", "Slots of all jobs together, at most.");
+  writer.family("slots", "gauge", "Maximum number of slots of all jobs.");
   writer.sample("", whole(status.jobs.slots));
-  writer.family("slots_assigned", "gauge", "Slots of live jobs.");
+  writer.family("slots_assigned", "gauge", "Slots assigned to live jobs.");
   writer.sample("", whole(status.jobs.slots_assigned));
-  writer.family("slot_bytes", "gauge", "Memory for the slots of all jobs together, at most.");
+  writer.family("slot_bytes", "gauge", "Maximum memory for the slots of all jobs.");
   writer.sample("", status.jobs.bytes);
-  writer.family("slot_bytes_assigned", "gauge", "Memory of the slots of live jobs.");
+  writer.family("slot_bytes_assigned", "gauge", "Memory assigned to the slots of live jobs.");
   writer.sample("", status.jobs.bytes_assigned);
-  writer.family("unfiltered_ports", "gauge", "UDP ports with more workers than the kernel's filter can name.");
+  writer.family("unfiltered_ports", "gauge", "UDP ports with more workers than a kernel filter can name.");
   writer.sample("", whole(status.jobs.unfiltered_ports));
-  writer.family("jobs_total", "counter", "Jobs by what became of their admission.");
+  writer.family("jobs_total", "counter", "Jobs admitted, refused and ended.");
   writer.sample("result=\"admitted\"", status.jobs.jobs_admitted);
   writer.sample("result=\"refused\"", status.jobs.jobs_refused);
   writer.sample("result=\"ended\"", status.jobs.jobs_ended);
   writer.family("packets_lost_on_sending_total", "counter",
-                "Of packets_out_total, those that the kernel did not take.");
+                "Packets counted in packets_out_total that the kernel did not accept.");
   writer.sample("", status.jobs.lost_on_sending);
   writer.family("control_connections", "gauge", "Open connections of the control plane.");
   writer.sample("", std::uint64_t{status.connections});
-  writer.family("control_events_total", "counter", "Set-ups admitted, challenged or refused, and connections dropped.");
+  writer.family("control_events_total", "counter",
+                "Requests admitted, challenged or refused, and connections dropped.");
   for (int i = 0; i < static_cast<int>(Event::kCount); ++i) {
     const auto event = static_cast<Event>(i);
     writer.sample("event=\"" + std::string(name_of(event)) + "\"", status.counters->of(event));
@@ -94,7 +95,7 @@ void write_switch(Writer& writer, const Status& status) {
 }
 
 void write_rejections(Writer& writer, const Status& status) {
-  writer.family("packets_rejected_total", "counter", "Packets dropped, by cause; job=\"\" for those of no job.");
+  writer.family("packets_rejected_total", "counter", "Packets dropped, by cause; job=\"\" for packets without a job.");
   for (std::size_t i = 0; i < aggregation::kRejectedCauses; ++i) {
     const auto cause = static_cast<Rejected>(i);
     const std::string why = std::string(",cause=\"") + aggregation::describe(cause) + "\"";
@@ -104,15 +105,15 @@ void write_rejections(Writer& writer, const Status& status) {
 }
 
 void write_jobs(Writer& writer, const Status& status) {
-  per_job(writer, status, "job_workers", "gauge", "Workers of a job.",
+  per_job(writer, status, "job_workers", "gauge", "Number of workers of a job.",
           [](const JobStatus& j) { return whole(j.workers); });
   per_job(writer, status, "job_workers_placed", "gauge", "Workers whose address is known.",
           [](const JobStatus& j) { return whole(j.workers_placed); });
   per_job(writer, status, "job_slots", "gauge", "A job's quota of slots.",
           [](const JobStatus& j) { return whole(j.slots); });
-  per_job(writer, status, "job_slots_busy", "gauge", "Slots that hold a sum that is not complete.",
+  per_job(writer, status, "job_slots_busy", "gauge", "Slots with an incomplete sum.",
           [](const JobStatus& j) { return whole(j.slots_busy); });
-  per_job(writer, status, "job_idle_seconds", "gauge", "Since a packet of the job was accepted.",
+  per_job(writer, status, "job_idle_seconds", "gauge", "Time since the last accepted packet of the job.",
           [](const JobStatus& j) { return seconds(j.idle); });
   const char* counter = "counter";
   per_job(writer, status, "packets_in_total", counter, "Packets received.",
@@ -123,11 +124,10 @@ void write_jobs(Writer& writer, const Status& status) {
           [](const JobStatus& j) { return j.counters.bytes_in; });
   per_job(writer, status, "bytes_out_total", counter, "UDP payload sent.",
           [](const JobStatus& j) { return j.counters.bytes_out; });
-  per_job(writer, status, "sums_total", counter, "Slots completed.",
-          [](const JobStatus& j) { return j.counters.sums; });
-  per_job(writer, status, "duplicates_total", counter, "Packets that were counted in already.",
+  per_job(writer, status, "sums_total", counter, "Completed sums.", [](const JobStatus& j) { return j.counters.sums; });
+  per_job(writer, status, "duplicates_total", counter, "Packets that had already been added.",
           [](const JobStatus& j) { return j.counters.duplicates; });
-  per_job(writer, status, "answered_total", counter, "Of those, answered with their sum again.",
+  per_job(writer, status, "answered_total", counter, "Duplicates that were answered with the result.",
           [](const JobStatus& j) { return j.counters.answered; });
 }
 

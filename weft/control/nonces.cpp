@@ -1,6 +1,6 @@
 #include "weft/control/nonces.h"
 
-#include "weft/control/proof.h"
+#include "weft/control/request_mac.h"
 
 namespace weft::control {
 
@@ -23,7 +23,7 @@ bool Nonces::take(const std::string& nonce, Clock::time_point now) {
   const auto found = issued_.find(nonce);
   if (found == issued_.end()) return false;
   const bool fresh = now - found->second <= life_;
-  issued_.erase(found);  // its place in order_ goes when it is the oldest
+  issued_.erase(found);  // order_ drops it when it is the oldest
   return fresh;
 }
 

@@ -1,4 +1,4 @@
-// The nonces that a switch has handed out: each is good for one set-up, soon.
+// Nonces that the switch has issued. Each is valid for one request and a short time.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@ namespace weft::control {
 class Nonces {
  public:
   using Clock = std::chrono::steady_clock;
-  // `capacity` bounds the memory that those who only ask can take: the oldest is forgotten first.
+  // `capacity` limits the memory; the oldest nonce is dropped first.
   explicit Nonces(std::chrono::milliseconds life = std::chrono::seconds(30), std::size_t capacity = 4096);
 
   [[nodiscard]] std::string issue(Clock::time_point now);
-  // Whether it was issued, is fresh and was not taken before; afterwards it was.
+  // Consumes a nonce. Returns whether it was issued, has not expired and was not consumed before.
   [[nodiscard]] bool take(const std::string& nonce, Clock::time_point now);
 
  private:

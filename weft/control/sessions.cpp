@@ -1,11 +1,9 @@
 #include "weft/control/sessions.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
-#include "weft/aggregation/admission.h"
-#include "weft/control/proof.h"
+#include "weft/aggregation/switch/job_validation.h"
 
 namespace weft::control {
 namespace {
@@ -13,17 +11,9 @@ namespace {
 using aggregation::Admission;
 using aggregation::Mode;
 
-std::string named(const std::string& job) { return job.empty() ? "(without a name)" : "'" + job + "'"; }
+std::string named(const std::string& job) { return job.empty() ? "(unnamed)" : "'" + job + "'"; }
 
-aggregation::PacketKey key_of(const SetUp& request) {
-  aggregation::PacketKey key{};
-  if (request.key == nullptr) return key;
-  const std::string bytes = packet_key(request.key->secret, request.session);
-  std::memcpy(key.data(), bytes.data(), key.size());
-  return key;
-}
-
-aggregation::JobSpec spec_of(const SetUp& request, int slots) {
+aggregation::JobSpec spec_of(const SessionRequest& request, int slots) {
   aggregation::JobSpec spec;
   spec.name = request.job;
   spec.session = request.session;
@@ -32,8 +22,8 @@ aggregation::JobSpec spec_of(const SetUp& request, int slots) {
   spec.packet_elements = request.packet_elements;
   spec.slots = slots;
   spec.first_operation = request.first_operation;
-  spec.tsi_is_little_endian = request.own_client;
-  spec.key = key_of(request);
+  spec.tsi_is_little_endian = request.is_switchml_client;
+  if (request.key != nullptr) spec.key = aggregation::derive_session_key(request.key->secret, request.session);
   return spec;
 }
 
@@ -44,13 +34,13 @@ Refused refused(const aggregation::Refusal& refusal) {
   return {refusal.text, no_room};
 }
 
-std::string objection(const SetUp& request) {
+std::string objection(const SessionRequest& request) {
   if (request.workers < 1 || request.workers > 65535 || request.rank >= request.workers) {
     return "rank " + std::to_string(request.rank) + " of " + std::to_string(request.workers) +
-           " workers cannot be: ranks count from 0, and there are from 1 to 65535 workers";
+           " workers is invalid; expected a rank below the number of workers, and 1 to 65535 workers";
   }
   if (request.key != nullptr && request.key->workers != 0 && request.key->workers != request.workers) {
-    return "job " + named(request.job) + " is for " + std::to_string(request.key->workers) + " workers, not " +
+    return "job " + named(request.job) + " requires " + std::to_string(request.key->workers) + " workers, got " +
            std::to_string(request.workers);
   }
   return "";
@@ -58,27 +48,28 @@ std::string objection(const SetUp& request) {
 
 }  // namespace
 
-std::variant<Placed, Refused> Sessions::join(const SetUp& request) {
+std::variant<Placed, Refused> Sessions::join(const SessionRequest& request) {
   if (const std::string reason = objection(request); !reason.empty()) return Refused{reason, false};
   const std::lock_guard lock(mutex_);
   forget_ended();
   const auto found = records_.find(request.session);
   if (found == records_.end()) return create(request);
   Record& record = found->second;
-  if (record.job != request.job) return Refused{"this session is another job's", false};
+  if (record.job != request.job)
+    return Refused{"the session belongs to another job; use the same job name on all workers", false};
   if (record.workers != request.workers || record.packet_elements != request.packet_elements ||
       record.mode != request.mode) {
     return Refused{"the other workers of this session set it up for " + std::to_string(record.workers) +
                        " workers and packets of " + std::to_string(record.packet_elements) +
                        " elements, this one for " + std::to_string(request.workers) + " and " +
                        std::to_string(request.packet_elements) +
-                       ", or for another packet format; give all workers the same configuration",
+                       ", or another packet format; use the same configuration on all workers",
                    false};
   }
   return place(request, record, *jobs_.admission(request.session));
 }
 
-Sessions::Answer Sessions::create(const SetUp& request) {
+Sessions::Answer Sessions::create(const SessionRequest& request) {
   clear_old_state(request);
   std::size_t evicted = make_room_in_share(request);
   const auto share = quota(request);
@@ -99,8 +90,9 @@ Sessions::Answer Sessions::create(const SetUp& request) {
   return placed;
 }
 
-Sessions::Answer Sessions::place(const SetUp& request, Record& record, const Admission& admission) {
-  const std::string reason = jobs_.place_worker(request.session, static_cast<int>(request.rank), request.address);
+Sessions::Answer Sessions::place(const SessionRequest& request, Record& record, const Admission& admission) {
+  const std::string reason =
+      jobs_.place_worker(request.session, static_cast<int>(request.rank), request.address, request.salt);
   if (!reason.empty()) return Refused{reason, false};
   const auto [place, first] = record.places.try_emplace(request.rank, request.address);
   const bool moved = !(place->second == request.address);
@@ -109,8 +101,8 @@ Sessions::Answer Sessions::place(const SetUp& request, Record& record, const Adm
   return Placed{admission, first || moved || back};
 }
 
-// What is left of the key's share. Its sessions have it together: DDP's groups are several.
-std::variant<int, Refused> Sessions::quota(const SetUp& request) const {
+// Remaining quota of the key, which all of its sessions share.
+std::variant<int, Refused> Sessions::quota(const SessionRequest& request) const {
   if (request.key == nullptr) return request.slots;
   const JobKey& key = *request.key;
   std::int64_t slots = 0;
@@ -121,8 +113,8 @@ std::variant<int, Refused> Sessions::quota(const SetUp& request) const {
     ++sessions;
   }
   const auto all_of = [&](std::int64_t share, const char* what) {
-    return Refused{"job " + named(request.job) + " has all of its " + std::to_string(share) + " " + what +
-                       "; end one of its sessions, or give it more in the keys file",
+    return Refused{"job " + named(request.job) + " uses all of its " + std::to_string(share) + " " + what +
+                       "; end one of its sessions, or raise its quota in the keys file",
                    true};
   };
   if (key.sessions != 0 && sessions >= key.sessions) return all_of(key.sessions, "sessions");
@@ -130,7 +122,7 @@ std::variant<int, Refused> Sessions::quota(const SetUp& request) const {
   const std::int64_t left = key.slots - slots;
   if (left < 1) return all_of(key.slots, "slots");
   if (request.slots > 0) return static_cast<int>(std::min<std::int64_t>(left, request.slots));
-  return left < jobs_.limits().slots_per_job ? static_cast<int>(left) : 0;  // 0: as many as may be
+  return left < jobs_.limits().slots_per_job ? static_cast<int>(left) : 0;  // 0: as many as possible
 }
 
 std::vector<aggregation::JobStatus> Sessions::evictable() const {
@@ -145,7 +137,7 @@ void Sessions::end(std::uint64_t session) {
   records_.erase(session);
 }
 
-std::size_t Sessions::make_room_in_share(const SetUp& request) {
+std::size_t Sessions::make_room_in_share(const SessionRequest& request) {
   if (std::holds_alternative<int>(quota(request))) return 0;
   const auto candidates = evictable();
   const auto found = std::ranges::find(candidates, request.job, &aggregation::JobStatus::name);
@@ -154,10 +146,10 @@ std::size_t Sessions::make_room_in_share(const SetUp& request) {
   return 1;
 }
 
-std::size_t Sessions::make_room(const SetUp& request, int slots) {
+std::size_t Sessions::make_room(const SessionRequest& request, int slots) {
   const aggregation::SwitchLimits& limits = jobs_.limits();
   const aggregation::JobSpec spec = spec_of(request, slots);
-  if (aggregation::check_request(spec, limits)) return 0;  // it is refused in any case
+  if (aggregation::check_request(spec, limits)) return 0;  // the request will be refused
   const auto now = jobs_.snapshot(aggregation::steady_now());
   int left = now.slots - now.slots_assigned;
   std::size_t bytes = now.bytes - now.bytes_assigned;
@@ -180,8 +172,8 @@ std::size_t Sessions::make_room(const SetUp& request, int slots) {
   return ending.size();
 }
 
-// SwitchML's packets carry no session: a host's new session takes the place of its old one, whose workers are gone.
-void Sessions::clear_old_state(const SetUp& request) {
+// SwitchML's packets carry no session, so a new session of a host replaces its old one, whose workers have exited.
+void Sessions::clear_old_state(const SessionRequest& request) {
   if (request.mode != Mode::kSwitchMl || request.rank != 0 || request.address.port != 0) return;
   std::erase_if(records_, [&](const auto& entry) {
     const Record& record = entry.second;

@@ -1,4 +1,4 @@
-// The sessions that workers have set up at a switch, and what each job key may have of it.
+// Sessions that workers have set up at a switch, and the quotas of job keys.
 #pragma once
 
 #include <chrono>
@@ -11,50 +11,51 @@
 #include <variant>
 #include <vector>
 
-#include "weft/aggregation/jobs.h"
+#include "weft/aggregation/switch/jobs.h"
 #include "weft/control/keys.h"
 
 namespace weft::control {
 
-// One worker's request, already admitted.
-struct SetUp {
-  std::string job;  // empty: SwitchML's own clients have no names
+// Admitted request of a worker to join a session.
+struct SessionRequest {
+  std::string job;  // empty for SwitchML's own clients
   std::uint64_t session = 0;
   std::uint32_t rank = 0;
   std::uint32_t workers = 0;
-  aggregation::Address address;  // port 0: not told
+  aggregation::Address address;  // port 0: unknown
   int packet_elements = 0;
   aggregation::Mode mode = aggregation::Mode::kSwitchMl;
-  int slots = 0;  // wanted; 0: as many as may be
-  // kSwitchMl: where the workers' operations are; see aggregation::JobSpec.
+  int slots = 0;  // requested; 0: as many as possible
+  // kSwitchMl: see aggregation::JobSpec.
   std::optional<std::uint8_t> first_operation{};
-  bool own_client = false;      // SwitchML's: it asks for no terms of ours
-  const JobKey* key = nullptr;  // null: admitted without
+  bool is_switchml_client = false;  // SwitchML's own client, which sends no terms
+  const JobKey* key = nullptr;      // null: admitted without a key
+  aggregation::WorkerSalt salt{};
 };
 
 struct Placed {
   aggregation::Admission admission;
-  bool news = true;         // false for a worker that only asks whether its session still stands
-  std::size_t evicted = 0;  // idle sessions that were ended to make room
+  bool changed = true;      // false if the worker only checks whether its session still exists
+  std::size_t evicted = 0;  // number of idle sessions that were evicted
 };
 
 struct Refused {
   std::string reason;
-  bool no_room = false;  // else the request itself is wrong
+  bool no_room = false;  // false: the request is invalid
 };
 
 class Sessions {
  public:
-  // Where there is no room, sessions that were idle for longer than `evictable` give theirs: live ones come back.
+  // If resources run out, join() evicts sessions that have been idle for longer than `evictable`. Live workers rejoin.
   explicit Sessions(aggregation::Jobs& jobs, aggregation::Duration evictable = std::chrono::seconds(30))
       : jobs_(jobs), evictable_(evictable) {}
 
-  // The first worker to come makes the job, others join it; one that comes again gets the same answer. After the switch
-  // was restarted or the job was idle for too long, the first that comes again makes it anew.
-  [[nodiscard]] std::variant<Placed, Refused> join(const SetUp& request);
-  // Ends the session when every worker has left; whether this was the last.
+  // The first worker creates the job, and the others join it. A worker that joins again gets the same answer. After a
+  // restart of the switch or an eviction, the first worker that joins creates the job again.
+  [[nodiscard]] std::variant<Placed, Refused> join(const SessionRequest& request);
+  // Removes a worker. Ends the session and returns true when the last worker leaves.
   bool leave(std::uint64_t session, std::uint32_t rank, const std::string& job);
-  // Ends sessions that were idle for longer; how many.
+  // Ends sessions that have been idle for longer than `longest`. Returns their number.
   std::size_t reclaim(aggregation::Duration longest);
 
  private:
@@ -65,22 +66,22 @@ class Sessions {
     aggregation::Mode mode{};
     int slots = 0;
     std::map<std::uint32_t, aggregation::Address> places;  // by rank
-    std::set<std::uint32_t> left;                          // ranks
+    std::set<std::uint32_t> left;                          // ranks that have left
   };
   using Answer = std::variant<Placed, Refused>;
 
-  [[nodiscard]] Answer create(const SetUp& request);
-  [[nodiscard]] Answer place(const SetUp& request, Record& record, const aggregation::Admission& admission);
-  [[nodiscard]] std::variant<int, Refused> quota(const SetUp& request) const;
-  // Ends sessions, those idle longest first, until there is room for one of so many slots; none if that is not enough.
-  std::size_t make_room(const SetUp& request, int slots);
-  // The same until the job's share has something left.
-  std::size_t make_room_in_share(const SetUp& request);
-  // Sessions that may be ended for another's sake, those idle longest first.
+  [[nodiscard]] Answer create(const SessionRequest& request);
+  [[nodiscard]] Answer place(const SessionRequest& request, Record& record, const aggregation::Admission& admission);
+  [[nodiscard]] std::variant<int, Refused> quota(const SessionRequest& request) const;
+  // Evicts the sessions that have been idle longest until `slots` slots are free. Evicts none if that does not suffice.
+  std::size_t make_room(const SessionRequest& request, int slots);
+  // Evicts a session of the same job if its quota is used up.
+  std::size_t make_room_in_share(const SessionRequest& request);
+  // Sessions that may be evicted, the longest idle first.
   [[nodiscard]] std::vector<aggregation::JobStatus> evictable() const;
   void end(std::uint64_t session);
   void forget_ended();
-  void clear_old_state(const SetUp& request);
+  void clear_old_state(const SessionRequest& request);
 
   aggregation::Jobs& jobs_;
   aggregation::Duration evictable_;

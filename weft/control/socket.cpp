@@ -11,7 +11,7 @@
 #include <string>
 #include <system_error>
 
-#include "weft/aggregation/socket_address.h"
+#include "weft/aggregation/transport/socket_address.h"
 
 namespace weft::control {
 namespace {
@@ -28,13 +28,13 @@ aggregation::Address address_by(NameOf name_of, int fd) {
   return aggregation::from_socket_address(name);
 }
 
-// The addresses of this machine's interfaces of one family, with the interface's name.
+// Calls `see` with the name and address of each interface address of a family.
 void for_each_address(sa_family_t family, const std::function<void(const std::string&, const sockaddr&)>& see) {
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return;
   for (const ifaddrs* entry = interfaces; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
-    const std::string name = entry->ifa_name;  // "eth0:1" for a further address of eth0
+    const std::string name = entry->ifa_name;  // "eth0:1" for a secondary address of eth0
     see(name.substr(0, name.find(':')), *entry->ifa_addr);
   }
   freeifaddrs(interfaces);
@@ -79,16 +79,16 @@ std::uint64_t hardware_address(std::uint32_t ipv4) {
   return found;
 }
 
-Bell::Bell() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+WakeupEvent::WakeupEvent() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (fd_.get() < 0) throw std::system_error(errno, std::generic_category(), "weft: eventfd");
 }
 
-void Bell::ring() const noexcept {
+void WakeupEvent::notify() const noexcept {
   const std::uint64_t one = 1;
   static_cast<void>(!write(fd_.get(), &one, sizeof(one)));
 }
 
-void Bell::silence() const noexcept {
+void WakeupEvent::clear() const noexcept {
   std::uint64_t count = 0;
   static_cast<void>(!read(fd_.get(), &count, sizeof(count)));
 }

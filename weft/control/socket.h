@@ -1,32 +1,32 @@
-// TCP sockets of the control plane: owners of descriptors, and a listener.
+// TCP sockets and local addresses for the control plane.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 
-#include "weft/aggregation/address.h"
+#include "weft/aggregation/packet/address.h"
 #include "weft/files/file_descriptor.h"
 
 namespace weft::control {
 
-// A listening, non-blocking TCP socket. Throws std::system_error naming the address; port 0: a free one.
+// Opens a listening, non-blocking TCP socket; port 0: any free port. Throws std::system_error with the address.
 [[nodiscard]] files::FileDescriptor listen_on(const aggregation::Address& address);
 [[nodiscard]] aggregation::Address local_address(int fd);
 [[nodiscard]] aggregation::Address remote_address(int fd);
-// Whether an address is this machine's own: loopback, or one of its interfaces'.
+// Whether an address belongs to this machine: loopback or one of its interfaces.
 [[nodiscard]] bool is_own_address(std::uint32_t ipv4);
-// The MAC address of the interface that has it, as SwitchML's messages carry it: 48 bits, the first octet highest. 0
-// for loopback, and for an address that no interface has.
+// MAC address of the interface with this address, as a 48-bit number with the first octet highest (SwitchML's
+// encoding). 0 for loopback and unknown addresses.
 [[nodiscard]] std::uint64_t hardware_address(std::uint32_t ipv4);
 
-// An eventfd: ends another thread's poll.
-class Bell {
+// eventfd that interrupts poll() in another thread.
+class WakeupEvent {
  public:
-  Bell();
+  WakeupEvent();
   [[nodiscard]] int fd() const { return fd_.get(); }
-  void ring() const noexcept;
-  void silence() const noexcept;
+  void notify() const noexcept;
+  void clear() const noexcept;
 
  private:
   files::FileDescriptor fd_;

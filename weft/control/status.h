@@ -1,24 +1,24 @@
-// What the switch tells of itself: Prometheus metrics and a page to read.
+// Status of the switch as Prometheus metrics and as an HTML page.
 #pragma once
 
 #include <string>
 
-#include "weft/aggregation/counters.h"
-#include "weft/control/counters.h"
+#include "weft/aggregation/switch/switch_status.h"
+#include "weft/control/event_counters.h"
 
 namespace weft::control {
 
 struct Status {
   aggregation::Snapshot jobs;
-  const Counters* counters = nullptr;
+  const EventCounters* counters = nullptr;
   std::size_t connections = 0;
   double uptime_s = 0;
   std::string version;
 };
 
-// In Prometheus' text format 0.0.4.
+// Metrics in Prometheus' text format 0.0.4.
 [[nodiscard]] std::string metrics(const Status& status);
-// HTML without scripts.
+// Status page in HTML, without scripts.
 [[nodiscard]] std::string page(const Status& status);
 
 }  // namespace weft::control

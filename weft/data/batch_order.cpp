@@ -11,8 +11,8 @@
 namespace weft::data {
 namespace {
 
-// What a stream of random numbers is for; sampling and dealing with one seed must not use the same numbers.
-constexpr std::int64_t kDealing = 1;
+// Purposes of random streams; streams with the same seed and different purposes are independent.
+constexpr std::int64_t kAssigning = 1;
 constexpr std::int64_t kShuffling = 2;
 constexpr std::int64_t kSampling = 3;
 
@@ -22,19 +22,19 @@ std::vector<std::int64_t> counting(std::int64_t count) {
   return numbers;
 }
 
-void require_at_least(std::int64_t least, std::int64_t got, const std::string& what) {
-  if (got >= least) return;
-  throw std::invalid_argument("weft: expected " + what + " of at least " + std::to_string(least) + ", got " +
-                              std::to_string(got));
-}
-
 }  // namespace
 
+void require_at_least(const char* name, std::int64_t least, std::int64_t value) {
+  if (value >= least) return;
+  throw std::invalid_argument(std::string("weft: ") + name + " must be at least " + std::to_string(least) + ", got " +
+                              std::to_string(value));
+}
+
 BatchOrder::BatchOrder(std::int64_t count, const OrderOptions& options) : count_(count), options_(options) {
-  require_at_least(0, count, "a count of images");
-  require_at_least(1, options.size, "batches");
-  dealt_ = counting(count);
-  if (options.shuffle) RandomStream(options.seed, {kDealing}).shuffle(dealt_);
+  require_at_least("count", 0, count);
+  require_at_least("batch size", 1, options.size);
+  permutation_ = counting(count);
+  if (options.shuffle) RandomStream(options.seed, {kAssigning}).shuffle(permutation_);
 }
 
 std::int64_t BatchOrder::batches() const {
@@ -49,15 +49,23 @@ partition::Range BatchOrder::lanes(std::int64_t parts, std::int64_t index) const
   return partition::balanced(options_.size, parts, index);
 }
 
+void BatchOrder::check(const partition::Range& lanes) const {
+  if (lanes.begin >= 0 && lanes.end <= options_.size) return;
+  throw std::invalid_argument("weft: lanes must be in [0, " + std::to_string(options_.size) + "), got [" +
+                              std::to_string(lanes.begin) + ", " + std::to_string(lanes.end) + ")");
+}
+
 std::vector<std::int64_t> BatchOrder::lane(std::int64_t index) const {
   std::vector<std::int64_t> images;
-  for (std::int64_t i = index; i < count_; i += options_.size) images.push_back(dealt_[i]);
+  for (std::int64_t i = index; i < count_; i += options_.size) images.push_back(permutation_[i]);
   return images;
 }
 
 std::vector<std::int64_t> BatchOrder::owned(const partition::Range& lanes) const {
+  check(lanes);
   std::vector<std::int64_t> images;
-  for (std::int64_t index = lanes.begin; index < std::min(lanes.end, count_); ++index) {  // later ones are empty
+  // Lanes from count_ on are empty.
+  for (std::int64_t index = lanes.begin; index < std::min(lanes.end, count_); ++index) {
     const auto more = lane(index);
     images.insert(images.end(), more.begin(), more.end());
   }
@@ -66,7 +74,8 @@ std::vector<std::int64_t> BatchOrder::owned(const partition::Range& lanes) const
 }
 
 std::vector<std::vector<std::int64_t>> BatchOrder::epoch(std::int64_t epoch, const partition::Range& lanes) const {
-  require_at_least(0, epoch, "an epoch");
+  require_at_least("epoch", 0, epoch);
+  check(lanes);
   std::vector<std::vector<std::int64_t>> batches(static_cast<std::size_t>(this->batches()));
   for (std::int64_t index = lanes.begin; index < std::min(lanes.end, count_); ++index) {
     auto images = lane(index);
@@ -77,10 +86,10 @@ std::vector<std::vector<std::int64_t>> BatchOrder::epoch(std::int64_t epoch, con
 }
 
 std::vector<std::int64_t> sample(std::int64_t count, double percent, std::uint64_t seed) {
-  require_at_least(0, count, "a count of images");
+  require_at_least("count", 0, count);
   if (!(percent > 0 && percent <= 100)) {
     throw std::invalid_argument(
-        "weft: expected sample_pct to be above 0 and up to 100 (percent; below 1: the fraction), got " +
+        "weft: sample_pct must be a percentage above 0 and up to 100, or a fraction below 1, got " +
         std::to_string(percent));
   }
   const double fraction = percent < 1 ? percent : percent / 100;

@@ -1,9 +1,8 @@
-// Which images make up which batch of an epoch, so that a rank that takes part of every batch needs to keep only part
-// of the images, and the batches are the same on any number of ranks.
+// Assigns images to the batches of an epoch such that a rank needs only a fixed part of the images.
 //
-// A batch has `size` places, its lanes. Every image belongs to one lane for good, dealt out by the seed; an epoch
-// shuffles each lane by itself, and its batch k takes the k-th image of every lane. A rank that owns some of the lanes
-// then owns the same images in every epoch.
+// A batch has `size` positions, called lanes. The seed assigns every image to one lane permanently. Each epoch shuffles
+// every lane separately, and batch k consists of the k-th image of every lane. A rank that owns some of the lanes
+// therefore needs the same images in every epoch, and the batches do not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +13,50 @@
 namespace weft::data {
 
 struct OrderOptions {
-  std::int64_t size = 100;  // of a batch
+  std::int64_t size = 100;  // images per batch
   std::uint64_t seed = 0;
-  bool shuffle = true;     // otherwise batch k holds the images from k * size on, as they come
-  bool drop_last = false;  // leave out the last batch where it is smaller than the others
+  bool shuffle = true;     // if false, batch k contains the images k * size to (k + 1) * size - 1
+  bool drop_last = false;  // drop the last batch if it is smaller than the others
 
   friend bool operator==(const OrderOptions&, const OrderOptions&) = default;
 };
 
 class BatchOrder {
  public:
-  // Throws std::invalid_argument for a negative count or batches below 1.
+  // Throws std::invalid_argument if `count` is negative or the batch size is below 1.
   BatchOrder(std::int64_t count, const OrderOptions& options);
 
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] const OrderOptions& options() const { return options_; }
+  // Returns the number of batches per epoch.
   [[nodiscard]] std::int64_t batches() const;
-  // Of batch k: options().size, or less at the end.
+  // Returns the size of a batch: options().size, or less for the last one.
   [[nodiscard]] std::int64_t batch_size(std::int64_t batch) const;
-  // The lanes of part `index` of `parts`.
+  // Returns the lanes of part `index` of `parts`. Throws std::invalid_argument if `index` is out of range.
   [[nodiscard]] partition::Range lanes(std::int64_t parts, std::int64_t index) const;
 
-  // The images of these lanes, ascending.
+  // Returns the indices of the images in the given lanes, in ascending order. Throws std::invalid_argument for lanes
+  // outside [0, size).
   [[nodiscard]] std::vector<std::int64_t> owned(const partition::Range& lanes) const;
-  // The images of these lanes in each batch of an epoch, in the order of the lanes. Those of all lanes, one part after
-  // the other, are the batch.
+  // Returns the indices of the images in the given lanes for each batch of an epoch, ordered by lane. The concatenation
+  // over all parts is the batch. Throws std::invalid_argument for a negative epoch or lanes outside [0, size).
   [[nodiscard]] std::vector<std::vector<std::int64_t>> epoch(std::int64_t epoch, const partition::Range& lanes) const;
 
  private:
+  void check(const partition::Range& lanes) const;
   [[nodiscard]] std::vector<std::int64_t> lane(std::int64_t index) const;
 
   std::int64_t count_;
   OrderOptions options_;
-  std::vector<std::int64_t> dealt_;  // lane i has every size-th image of this from i on
+  std::vector<std::int64_t> permutation_;  // lane i contains the elements i, i + size, i + 2 * size, ...
 };
 
-// The numbers, ascending, of the images that a sample keeps: as many as `percent` of `count`, but of a set that has any
-// at least one, chosen by the seed. Below 1 it means the fraction itself, as in neon's files: 0.1 and 10 are the same.
-// Throws std::invalid_argument for anything but a number above 0 and up to 100.
+// Returns the indices, ascending, of a random sample of `percent` of `count` images, at least one unless the set is
+// empty. Values below 1 are fractions, as in neon's files: 0.1 and 10 mean the same. Throws std::invalid_argument
+// unless 0 < percent <= 100.
 [[nodiscard]] std::vector<std::int64_t> sample(std::int64_t count, double percent, std::uint64_t seed);
+
+// Throws std::invalid_argument "weft: <name> must be at least <least>, got <value>".
+void require_at_least(const char* name, std::int64_t least, std::int64_t value);
 
 }  // namespace weft::data

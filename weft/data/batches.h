@@ -1,4 +1,4 @@
-// Mini-batches in shuffled order: the same from the same seed, whatever the number of ranks, in C++ and in Python.
+// Shuffled mini-batches that depend only on the seed and the epoch, not on the number of ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@ namespace weft::data {
 struct BatchOptions {
   std::int64_t size = 50;
   std::uint64_t seed = 0;
-  bool drop_last = false;  // leave out the last batch where it is smaller than the others
+  bool drop_last = false;  // drop the last batch if it is smaller than the others
 };
 
-// The numbers (int64) of the items of each batch of an epoch. Every item of `count` is in one of them, in an order that
-// depends on seed and epoch only. Leaves torch's random state as it is. A rank of a data-parallel job takes
-// shard(batch).
+// Returns the item indices (int64) of each batch of an epoch. Each of the `count` items is in exactly one batch. Does
+// not use torch's global random state. A rank of a data-parallel job uses shard(batch). Throws std::invalid_argument if
+// an argument is out of range.
 [[nodiscard]] std::vector<at::Tensor> shuffled_batches(std::int64_t count, std::int64_t epoch,
                                                        const BatchOptions& options = {});
 

@@ -17,24 +17,24 @@ namespace fs = std::filesystem;
 std::string value_of(const std::string& key, std::int64_t rank, std::int64_t size, const std::string& pattern) {
   if (key == "rank") return std::to_string(rank);
   if (key == "size") return std::to_string(size);
-  throw std::invalid_argument("weft: expected only {rank} and {size} in the name of a cache, got {" + key + "} in '" +
-                              pattern + "'");
+  throw std::invalid_argument("weft: unknown placeholder {" + key + "} in the cache path '" + pattern +
+                              "'; use {rank} and {size}");
 }
 
 std::string describe(const ImageOrigin& origin, const PartOptions& options) {
   return origin.name + " " + origin.portion + ": " + options.describe();
 }
 
-// Files that were moved together keep their content: their names count, not their folder.
+// Compares file names without their folders, so that moving the files keeps the cache valid.
 void check_files(const std::vector<CachedFile>& cached, const std::vector<fs::path>& wanted) {
-  if (cached.size() != wanted.size()) throw StaleCache("it was made from other files");
+  if (cached.size() != wanted.size()) throw StaleCache("it was built from other files");
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (fs::path(cached[i].path).filename() != wanted[i].filename()) {
-      throw StaleCache("it was made from " + quoted(fs::path(cached[i].path)) + ", not from " + quoted(wanted[i]));
+      throw StaleCache("it was built from " + quoted(fs::path(cached[i].path)) + ", not from " + quoted(wanted[i]));
     }
     const files::Change change = files::change_since(cached[i].fingerprint, wanted[i]);
-    if (change == files::Change::kGone) throw DataError("weft: expected " + quoted(wanted[i]) + ", got no such file");
-    if (change == files::Change::kContent) throw StaleCache(quoted(wanted[i]) + " has changed since");
+    if (change == files::Change::kGone) throw MissingDataError("weft: " + quoted(wanted[i]) + " does not exist");
+    if (change == files::Change::kContent) throw StaleCache(quoted(wanted[i]) + " has changed");
   }
 }
 
@@ -51,12 +51,12 @@ std::optional<ImagePart> from_cache(const fs::path& path, const ImageOrigin& ori
     return read_cache(path, [&](const CacheSource& source) {
       const std::string wanted = describe(origin, options);
       if (source.description != wanted) {
-        throw StaleCache("it holds " + source.description + ", where " + wanted + " is wanted");
+        throw StaleCache("it contains '" + source.description + "', expected '" + wanted + "'");
       }
       check_files(source.files, origin.files);
     });
   } catch (const StaleCache& stale) {
-    say(cache, "weft: the cache " + quoted(path) + " is made again: " + stale.what());
+    say(cache, "weft: rebuilding the cache " + quoted(path) + ": " + stale.what());
     return std::nullopt;
   }
 }
@@ -78,8 +78,8 @@ fs::path cache_path(const std::string& pattern, const std::string& portion, std:
     i = end;
   }
   if (size > 1 && !names_rank) {
-    throw std::invalid_argument("weft: expected {rank} in the name of a cache for " + std::to_string(size) +
-                                " ranks, got '" + pattern + "'");
+    throw std::invalid_argument("weft: the cache path '" + pattern + "' must contain {rank}, since " +
+                                std::to_string(size) + " ranks use it");
   }
   const fs::path path(name);
   if (portion.empty()) return path;
@@ -90,7 +90,7 @@ ImagePart load_part(const ImageOrigin& origin, const PartOptions& options, const
   if (cache.path.empty()) return read_part(*origin.open(), options);
   const fs::path path = cache_path(cache.path, origin.portion, options.rank, options.split.ranks());
   if (auto part = from_cache(path, origin, options, cache)) return *std::move(part);
-  // Before the files are read: if they change meanwhile, the cache is stale, not wrong.
+  // Takes the fingerprints before reading: files that change in between make the cache stale instead of wrong.
   CacheSource source{describe(origin, options), {}};
   for (const fs::path& file : origin.files) {
     source.files.push_back({file.string(), files::Fingerprint::of(file)});
@@ -99,7 +99,7 @@ ImagePart load_part(const ImageOrigin& origin, const PartOptions& options, const
   try {
     write_cache(path, source, part);
   } catch (const files::FileError& error) {
-    say(cache, std::string(error.what()) + "; going on without a cache");
+    say(cache, std::string(error.what()) + "; continuing without a cache");
   }
   return part;
 }

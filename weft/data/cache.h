@@ -1,4 +1,4 @@
-// A rank's part of a set, kept in a file for the next run; made again where it no longer is what it was made from.
+// Caches a rank's part of a set in a file for later runs, and rebuilds the cache when its source changes.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,21 @@
 namespace weft::data {
 
 struct CacheOptions {
-  // Empty: no cache. {rank} and {size} stand for the rank and the number of ranks; "-train" or "-test" is put before
-  // the extension.
+  // Empty: no cache. {rank} and {size} are replaced by the rank and the number of ranks; "-train" or "-test" is
+  // inserted before the extension.
   std::string path;
-  // What was found wrong with a cache, once per call; without it, stderr.
+  // Receives one message if a cache is rebuilt or cannot be written; the default prints to stderr.
   std::function<void(const std::string&)> say{};
 };
 
-// Throws std::invalid_argument for braces around something else, and where several ranks would share one file.
+// Expands the pattern of CacheOptions::path. Throws std::invalid_argument for unknown placeholders, or if several ranks
+// would share one file.
 [[nodiscard]] std::filesystem::path cache_path(const std::string& pattern, const std::string& portion,
                                                std::int64_t rank, std::int64_t size);
 
-// The part from its cache if that is whole, in the present format, of this origin, these options and files with the
-// same content; otherwise from the origin, and the cache is written anew. A cache that cannot be written is said and
-// otherwise no failure. Throws as read_part does.
+// Loads the part from its cache if the cache is intact, has the current format, and matches the origin, the options and
+// the content of the source files. Otherwise reads the origin and rewrites the cache. A cache that cannot be written is
+// reported but is not an error. Throws like read_part().
 [[nodiscard]] ImagePart load_part(const ImageOrigin& origin, const PartOptions& options,
                                   const CacheOptions& cache = {});
 

@@ -13,8 +13,9 @@
 namespace weft::data {
 namespace {
 
-// Changes with every change of what follows it: an old cache is then made anew instead of being misread.
-constexpr std::array<char, 8> kFormat{'w', 'e', 'f', 't', 'p', 'r', 't', '1'};
+// The last character is the format version. Increment it with every format change: old caches are then rebuilt.
+// Version 2 replaced the checksum by XXH3.
+constexpr std::array<char, 8> kFormat{'w', 'e', 'f', 't', 'p', 'r', 't', '2'};
 
 class Writer {
  public:
@@ -50,17 +51,17 @@ class Reader {
   explicit Reader(const std::filesystem::path& path) : stream_(path, std::ios::binary) {
     std::error_code ignored;
     left_ = static_cast<std::int64_t>(std::filesystem::file_size(path, ignored));
-    if (!stream_ || ignored) throw StaleCache("it does not open");
+    if (!stream_ || ignored) throw StaleCache("it cannot be opened");
   }
 
-  // Nothing is allocated for more bytes than the file still has.
-  void expect(std::int64_t count) const {
-    if (count < 0 || count > left_) throw StaleCache("it is cut short or damaged");
+  // Checks a size before memory is allocated for it.
+  void require_remaining(std::int64_t count) const {
+    if (count < 0 || count > left_) throw StaleCache("it is truncated or damaged");
   }
   void bytes(void* into, std::int64_t count) {
-    expect(count);
+    require_remaining(count);
     stream_.read(static_cast<char*>(into), count);
-    if (stream_.gcount() != count) throw StaleCache("it is cut short");
+    if (stream_.gcount() != count) throw StaleCache("it is truncated");
     left_ -= count;
     checksum_.add(into, static_cast<std::size_t>(count));
   }
@@ -72,7 +73,7 @@ class Reader {
   }
   std::string text() {
     const auto size = value<std::int64_t>();
-    expect(size);
+    require_remaining(size);
     std::string result(static_cast<std::size_t>(size), '\0');
     bytes(result.data(), size);
     return result;
@@ -80,7 +81,7 @@ class Reader {
   at::Tensor tensor(const std::vector<std::int64_t>& shape, at::ScalarType type) {
     auto size = static_cast<std::int64_t>(c10::elementSize(type));
     for (const std::int64_t extent : shape) {
-      if (extent < 0 || (extent > 0 && size > left_ / extent)) throw StaleCache("it is cut short or damaged");
+      if (extent < 0 || (extent > 0 && size > left_ / extent)) throw StaleCache("it is truncated or damaged");
       size *= extent;
     }
     at::Tensor result = at::empty(shape, type);
@@ -102,7 +103,7 @@ CacheSource read_source(Reader& reader) {
   CacheSource source;
   source.description = reader.text();
   const auto count = reader.value<std::int64_t>();
-  reader.expect(count);
+  reader.require_remaining(count);
   for (std::int64_t i = 0; i < count; ++i) {
     std::string path = reader.text();
     source.files.push_back({std::move(path), reader.value<files::Fingerprint>()});
@@ -133,7 +134,8 @@ void write_cache(const std::filesystem::path& path, const CacheSource& source, c
 
 ImagePart read_cache(const std::filesystem::path& path, const std::function<void(const CacheSource&)>& accept) {
   Reader reader(path);
-  if (reader.value<std::array<char, 8>>() != kFormat) throw StaleCache("it is no cache, or one of another format");
+  if (reader.value<std::array<char, 8>>() != kFormat)
+    throw StaleCache("it is not a cache, or has another format version");
   accept(read_source(reader));
   ImagePart part;
   part.whole = reader.value<ImageSet>();

@@ -1,4 +1,4 @@
-// The format of a cached part: what it was made from, then its tensors, then a checksum over all of it.
+// File format of a cached part: a description of its source, its tensors, and a checksum of everything before it.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ struct CachedFile {
   files::Fingerprint fingerprint;
 };
 
-// What a part was made from.
+// The source that a part was built from.
 struct CacheSource {
-  std::string description;  // of origin and options
+  std::string description;  // origin and options
   std::vector<CachedFile> files;
 };
 
-// A cache that is not to be used, and why.
+// The reason why a cache cannot be used.
 class StaleCache : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Written beside its place and moved there. Throws files::FileError.
+// Replaces the file atomically. Throws files::FileError.
 void write_cache(const std::filesystem::path& path, const CacheSource& source, const ImagePart& part);
 
-// Throws StaleCache for a file that is no cache, is damaged, has another format, or whose source `accept` refuses by
-// throwing StaleCache itself; that is asked before the tensors are read.
+// Reads a cache. Calls `accept` with its source before reading the tensors; `accept` throws StaleCache to reject it.
+// Throws StaleCache if the file is not a cache, is damaged, or has another format version.
 [[nodiscard]] ImagePart read_cache(const std::filesystem::path& path,
                                    const std::function<void(const CacheSource&)>& accept);
 

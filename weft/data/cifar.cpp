@@ -16,9 +16,9 @@ constexpr std::int64_t kRecord = 1 + kChannels * kSide * kSide;
 std::int64_t count_records(InputFile& file) {
   const std::int64_t count = file.size() / kRecord;
   if (count == 0 || file.size() % kRecord != 0) {
-    file.reject("CIFAR-10 records of " + std::to_string(kRecord) + " bytes, and at least one",
-                std::to_string(file.size()) + " bytes: " + std::to_string(count) + " records and " +
-                    std::to_string(file.size() % kRecord) + " bytes more");
+    file.fail("expected at least one CIFAR-10 record of " + std::to_string(kRecord) + " bytes, got " +
+              std::to_string(file.size()) + " bytes: " + std::to_string(count) + " records and " +
+              std::to_string(file.size() % kRecord) + " extra bytes");
   }
   return count;
 }
@@ -40,7 +40,7 @@ std::int64_t CifarImages::read(std::span<std::uint8_t> pixels) {
   std::uint8_t label = 0;
   part.file.read(&label, 1);
   if (label >= kClasses) {
-    part.file.reject("CIFAR-10 records with labels from 0 to " + std::to_string(kClasses - 1), std::to_string(label));
+    part.file.fail("expected labels from 0 to " + std::to_string(kClasses - 1) + ", got " + std::to_string(label));
   }
   part.file.read(pixels.data(), kRecord - 1);
   --part.left;

@@ -1,4 +1,4 @@
-// CIFAR-10's binary form: records of a label and the red, green and blue planes of a 32 x 32 image.
+// Reader of CIFAR-10's binary format: records of a label and the red, green and blue planes of a 32 x 32 image.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace weft::data {
 
-// Several files one after the other, plain or gzipped.
+// Reads several files, plain or gzipped, one after the other.
 class CifarImages : public ImageSource {
  public:
-  // Throws DataError for a file that is absent or does not consist of such records.
+  // Throws MissingDataError if a file does not exist, DataError if it does not consist of records.
   explicit CifarImages(const std::vector<std::filesystem::path>& files);
 
   [[nodiscard]] const ImageSet& set() const override { return set_; }
@@ -30,7 +30,7 @@ class CifarImages : public ImageSource {
   ImageSet set_;
 };
 
-// One file, data_batch_1.bin for example, as a whole.
+// Reads a whole file, for example data_batch_1.bin. Throws like CifarImages.
 [[nodiscard]] LabelledImages read_cifar10(const std::filesystem::path& path);
 
 }  // namespace weft::data

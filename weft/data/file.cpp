@@ -9,14 +9,8 @@
 namespace weft::data {
 namespace {
 
-constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 30;  // zlib counts in unsigned int
+constexpr std::int64_t kMaxRead = std::int64_t{1} << 30;  // zlib counts in unsigned int
 constexpr unsigned kBuffer = 1U << 18;
-
-std::string why_absent(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return "something that is no file, such as a folder";
-  return "nothing of that name, nor with .gz behind it";
-}
 
 }  // namespace
 
@@ -34,17 +28,20 @@ void InputFile::Close::operator()(gzFile_s* file) const { gzclose_r(file); }
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(plain_or_gzipped(path)) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path_, ignored)) reject("a file", why_absent(path_));
+  if (!std::filesystem::exists(path_, ignored)) {
+    throw MissingDataError("weft: neither " + quoted(path_) + " nor a file with the suffix .gz exists");
+  }
+  if (!std::filesystem::is_regular_file(path_, ignored)) fail("not a regular file");
   stream_.reset(gzopen(path_.c_str(), "rbe"));
-  if (!stream_) reject("a file that this process may read", "one that does not open");
+  if (!stream_) fail("cannot open the file; check its permissions");
   gzbuffer(stream_.get(), kBuffer);
 }
 
 std::int64_t InputFile::size() {
   if (!size_) {
-    // zlib tells only after it has looked whether the bytes are packed.
-    size_ =
-        gzdirect(stream_.get()) != 0 ? static_cast<std::int64_t>(std::filesystem::file_size(path_)) : count_unpacked();
+    // gzdirect() inspects the first bytes to determine whether the file is compressed.
+    size_ = gzdirect(stream_.get()) != 0 ? static_cast<std::int64_t>(std::filesystem::file_size(path_))
+                                         : decompressed_size();
   }
   return *size_;
 }
@@ -53,27 +50,23 @@ void InputFile::read(void* into, std::int64_t bytes) {
   auto* next = static_cast<char*>(into);
   while (bytes > 0) {
     const std::int64_t got = read_some(next, bytes);
-    if (got == 0) reject("a whole file", "an end " + std::to_string(bytes) + " bytes too early");
+    if (got == 0) fail("unexpected end of file, " + std::to_string(bytes) + " bytes missing");
     next += got;
     bytes -= got;
   }
 }
 
-void InputFile::reject(const std::string& expected, const std::string& got) const {
-  throw DataError("weft: expected " + quoted(path_) + " to be " + expected + ", got " + got);
-}
+void InputFile::fail(const std::string& problem) const { throw DataError("weft: " + quoted(path_) + ": " + problem); }
 
 std::int64_t InputFile::read_some(void* into, std::int64_t bytes) {
-  const int got = gzread(stream_.get(), into, static_cast<unsigned>(std::min(bytes, kMostAtOnce)));
+  const int got = gzread(stream_.get(), into, static_cast<unsigned>(std::min(bytes, kMaxRead)));
   int status = Z_OK;
   const char* message = gzerror(stream_.get(), &status);
-  if (got < 0 || (got == 0 && status != Z_OK)) {
-    reject("a whole file", std::string("one that does not unpack: ") + message);
-  }
+  if (got < 0 || (got == 0 && status != Z_OK)) fail(std::string("cannot decompress: ") + message);
   return got;
 }
 
-std::int64_t InputFile::count_unpacked() {
+std::int64_t InputFile::decompressed_size() {
   std::vector<char> discarded(kBuffer);
   std::int64_t total = 0;
   while (const std::int64_t got = read_some(discarded.data(), kBuffer)) total += got;

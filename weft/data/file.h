@@ -1,4 +1,4 @@
-// A file of data, plain or gzipped, read from its beginning; what is wrong with it is said with its name.
+// Sequential reading of a data file, plain or gzipped, with errors that name the file.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,43 @@ struct gzFile_s;  // zlib's
 
 namespace weft::data {
 
-// Data that is absent, or not what it should be. Not the program's mistake: another folder or file may do.
+// Data that is missing or invalid.
 class DataError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A path as errors show it.
+// Thrown if data files do not exist.
+class MissingDataError : public DataError {
+ public:
+  using DataError::DataError;
+};
+
+// Formats a path for error messages.
 [[nodiscard]] std::string quoted(const std::filesystem::path& path);
 
-// The file itself, or where only that exists, the one with .gz behind its name.
+// Returns `path`, or `path`.gz if only that file exists.
 [[nodiscard]] std::filesystem::path plain_or_gzipped(const std::filesystem::path& path);
 
 class InputFile {
  public:
-  // Looks for the name with .gz behind it too. Throws DataError where there is no file to read.
+  // Opens `path`, or `path`.gz if only that file exists. Throws MissingDataError if neither exists, DataError if the
+  // file cannot be read.
   explicit InputFile(const std::filesystem::path& path);
 
-  // Of the content. For a gzipped file that means unpacking it once, at the first call and before anything was read.
+  // The size of the decompressed content. The first call decompresses a gzipped file; call it before read().
   [[nodiscard]] std::int64_t size();
-  // The next bytes; throws DataError where the file ends before them or does not unpack.
+  // Reads the next `bytes` bytes. Throws DataError if the file is too short or cannot be decompressed.
   void read(void* into, std::int64_t bytes);
-  // Throws DataError: what the file should be, and what it is.
-  [[noreturn]] void reject(const std::string& expected, const std::string& got) const;
+  // Throws DataError "weft: '<path>': <problem>".
+  [[noreturn]] void fail(const std::string& problem) const;
 
  private:
   struct Close {
     void operator()(gzFile_s* file) const;
   };
   std::int64_t read_some(void* into, std::int64_t bytes);
-  std::int64_t count_unpacked();
+  std::int64_t decompressed_size();
 
   std::filesystem::path path_;
   std::unique_ptr<gzFile_s, Close> stream_;

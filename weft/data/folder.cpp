@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
+bool path_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -29,12 +29,12 @@ std::vector<fs::path> with_subfolders(const fs::path& folder, const FolderSearch
 }
 
 struct Places {
-  std::string named_by;  // whose word it was to look there
+  std::string origin;  // who or what selected these folders
   std::vector<fs::path> folders;
 };
 
-Places where_to_look(const FolderSearch& search, const std::optional<fs::path>& given) {
-  if (given && !given->empty()) return {"the folder given", with_subfolders(expand_home(*given), search)};
+Places candidates(const FolderSearch& search, const std::optional<fs::path>& given) {
+  if (given && !given->empty()) return {"the given folder", with_subfolders(expand_home(*given), search)};
   const char* data = std::getenv("WEFT_DATA");
   if (data != nullptr && *data != '\0') return {"WEFT_DATA", with_subfolders(expand_home(data), search)};
   if (search.sample) return {"make env", {*search.sample}};
@@ -44,13 +44,13 @@ Places where_to_look(const FolderSearch& search, const std::optional<fs::path>& 
 std::vector<std::string> missing_files(const fs::path& folder, const FolderSearch& search) {
   std::vector<std::string> missing;
   for (const std::string& name : search.files) {
-    if (!is_there(plain_or_gzipped(folder / name))) missing.push_back(name);
+    if (!path_exists(plain_or_gzipped(folder / name))) missing.push_back(name);
   }
   return missing;
 }
 
-std::string what_is_missing(const fs::path& folder, const FolderSearch& search) {
-  if (!is_there(folder)) return "no such folder";
+std::string describe_missing(const fs::path& folder, const FolderSearch& search) {
+  if (!path_exists(folder)) return "no such folder";
   std::string text = "missing";
   for (const std::string& name : missing_files(folder, search)) text.append(" ").append(name);
   return text;
@@ -59,24 +59,22 @@ std::string what_is_missing(const fs::path& folder, const FolderSearch& search) 
 }  // namespace
 
 fs::path find_folder(const FolderSearch& search, const std::optional<fs::path>& given) {
-  const Places places = where_to_look(search, given);
+  const Places places = candidates(search, given);
   for (const fs::path& folder : places.folders) {
     if (missing_files(folder, search).empty()) return folder;
   }
-  std::string text =
-      "weft: expected the files of " + search.set + " (plain, or gzipped with .gz behind the name), got:";
+  std::string text = "weft: files of " + search.set + " not found (plain, or gzipped with the suffix .gz):";
   for (const fs::path& folder : places.folders) {
-    text.append("\n  ").append(quoted(folder)).append(": ").append(what_is_missing(folder, search));
+    text.append("\n  ").append(quoted(folder)).append(": ").append(describe_missing(folder, search));
   }
   if (places.folders.empty()) {
-    text.append(" no folder to look for");
+    text.append(" no folder given, and WEFT_DATA is not set. Required files:");
     for (const std::string& name : search.files) text.append(" ").append(name);
-    text.append(" in: WEFT_DATA is not set");
   } else {
-    text.append("\nlooked there because of ").append(places.named_by);
+    text.append("\nThe search path comes from ").append(places.origin);
   }
   text.append(". ").append(search.advice);
-  throw DataError(text);
+  throw MissingDataError(text);
 }
 
 }  // namespace weft::data

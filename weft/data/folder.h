@@ -1,5 +1,4 @@
-// Finding the folder that holds a set's files; where there is none, saying what was looked for, where, and how to get
-// it.
+// Finds the folder with the files of a data set.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +10,15 @@ namespace weft::data {
 
 struct FolderSearch {
   std::string set;                                // "MNIST"
-  std::vector<std::string> files;                 // all have to be there, plain or gzipped
-  std::vector<std::string> subfolders;            // where people keep them inside of a folder for data
-  std::string advice;                             // how to get the files
-  std::optional<std::filesystem::path> sample{};  // to fall back on, where nobody named a folder
+  std::vector<std::string> files;                 // required files, plain or gzipped
+  std::vector<std::string> subfolders;            // also searched inside each candidate folder
+  std::string advice;                             // how to obtain the files; part of the error message
+  std::optional<std::filesystem::path> sample{};  // used if neither a folder nor WEFT_DATA is given
 };
 
-// Looks in `given` and its subfolders; without it in those of the environment variable WEFT_DATA, and only without that
-// in the sample. A leading ~ means the home folder. Throws DataError where the files are not all in one of them.
+// Searches `given` and its subfolders if set, otherwise the folder in the environment variable WEFT_DATA, otherwise the
+// sample. Expands a leading ~. Throws MissingDataError if no searched folder contains all files; the message lists the
+// searched folders, the missing files, and the advice.
 [[nodiscard]] std::filesystem::path find_folder(const FolderSearch& search,
                                                 const std::optional<std::filesystem::path>& given);
 

@@ -13,7 +13,7 @@
 namespace weft::data {
 namespace {
 
-// Two zeros, the type's code, the number of dimensions.
+// Two zeros, the type code, the number of dimensions.
 using Magic = std::array<std::uint8_t, 4>;
 
 struct Type {
@@ -34,8 +34,8 @@ at::ScalarType type_of(const Magic& magic, const InputFile& file) {
   if (magic[0] != 0 || magic[1] != 0 || type == kTypes.end()) {
     std::string got;
     for (const int byte : magic) got.append(" ").append(std::to_string(byte));
-    file.reject("an IDX file, which begins with 0 0 and a type of 8, 9, 11, 12, 13 or 14",
-                "a file that begins with" + got);
+    file.fail("not an IDX file: it starts with the bytes" + got +
+              ", expected 0 0 and a type code of 8, 9, 11, 12, 13 or 14");
   }
   return type->dtype;
 }
@@ -50,7 +50,7 @@ std::vector<std::int64_t> read_shape(std::uint8_t dimensions, InputFile& file) {
   return shape;
 }
 
-// At most `limit` + 1: sizes from a damaged header may multiply to more than 64 bits hold.
+// Returns the number of items, capped at `limit` + 1, since sizes from a damaged header may overflow 64 bits.
 std::int64_t count_up_to(std::int64_t limit, const std::vector<std::int64_t>& shape) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   std::int64_t count = 1;
@@ -68,8 +68,8 @@ void check_length(std::int64_t header, const std::vector<std::int64_t>& shape, s
   if (items * item_size == data) return;
   std::string sizes;
   for (const std::int64_t size : shape) sizes.append(sizes.empty() ? "" : " x ").append(std::to_string(size));
-  file.reject("as long as its header says, " + sizes + " items of " + std::to_string(item_size) + " bytes",
-              std::to_string(data) + " bytes of data: it is " + (items * item_size > data ? "cut short" : "too long"));
+  file.fail(std::string(items * item_size > data ? "truncated" : "too long") + ": the header describes " + sizes +
+            " items of " + std::to_string(item_size) + " bytes, got " + std::to_string(data) + " bytes of data");
 }
 
 void swap_bytes(void* data, std::int64_t items, std::int64_t item_size) {
@@ -80,7 +80,7 @@ void swap_bytes(void* data, std::int64_t items, std::int64_t item_size) {
 }  // namespace
 
 IdxHeader read_idx_header(InputFile& file) {
-  (void)file.size();  // before anything is read: a gzipped file is unpacked once to know it
+  (void)file.size();  // has to precede read()
   Magic magic{};
   file.read(magic.data(), magic.size());
   IdxHeader header{type_of(magic, file), read_shape(magic[3], file)};

@@ -1,4 +1,4 @@
-// IDX, the format of MNIST: an array of any shape, big-endian, behind a header that tells type and sizes.
+// Reader of IDX, the format of MNIST: a header with type and shape, then a big-endian array.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,12 +16,12 @@ struct IdxHeader {
   std::vector<std::int64_t> shape;
 };
 
-// The header, from the file's beginning. Throws DataError for what is no IDX file, or shorter or longer than its header
-// says: the sizes can be trusted afterwards.
+// Reads the header at the start of the file. Throws DataError if it is not an IDX file, or if its size differs from the
+// size in the header.
 [[nodiscard]] IdxHeader read_idx_header(InputFile& file);
 
-// The array with its own type: uint8, int8, int16, int32, float32 or float64. The file may be gzipped. Throws DataError
-// for one that is absent, and as read_idx_header does.
+// Reads the array with its own type: uint8, int8, int16, int32, float32 or float64. The file may be gzipped. Throws
+// MissingDataError if it does not exist, and DataError like read_idx_header().
 [[nodiscard]] at::Tensor read_idx(const std::filesystem::path& path);
 
 }  // namespace weft::data

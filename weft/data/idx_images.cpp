@@ -21,15 +21,15 @@ IdxImages::IdxImages(const std::filesystem::path& images, const std::filesystem:
   const IdxHeader image = read_idx_header(images_);
   const auto& shape = image.shape;
   if (image.type != at::kByte || (shape.size() != 3 && shape.size() != 4)) {
-    images_.reject("images of bytes in 3 or 4 dimensions", described(image));
+    images_.fail("expected images of bytes in 3 or 4 dimensions, got " + described(image));
   }
   const IdxHeader label = read_idx_header(labels_);
   if (label.type != at::kByte || label.shape.size() != 1) {
-    labels_.reject("labels of bytes in 1 dimension", described(label));
+    labels_.fail("expected labels of bytes in 1 dimension, got " + described(label));
   }
   if (label.shape[0] != shape[0]) {
-    labels_.reject("a label for each image",
-                   std::to_string(shape[0]) + " images and " + std::to_string(label.shape[0]) + " labels");
+    labels_.fail("expected one label per image, got " + std::to_string(shape[0]) + " images and " +
+                 std::to_string(label.shape[0]) + " labels");
   }
   set_ = {shape[0], shape.size() == 4 ? shape[1] : 1, shape[shape.size() - 2], shape.back(), classes};
 }
@@ -38,7 +38,7 @@ std::int64_t IdxImages::read(std::span<std::uint8_t> pixels) {
   std::uint8_t label = 0;
   labels_.read(&label, 1);
   if (label >= set_.classes) {
-    labels_.reject("labels from 0 to " + std::to_string(set_.classes - 1), std::to_string(label));
+    labels_.fail("expected labels from 0 to " + std::to_string(set_.classes - 1) + ", got " + std::to_string(label));
   }
   images_.read(pixels.data(), set_.pixels());
   return label;

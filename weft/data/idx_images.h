@@ -1,4 +1,4 @@
-// Images and labels as MNIST keeps them: two IDX files, read side by side.
+// Image source for two IDX files, images and labels, as in MNIST.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@ namespace weft::data {
 
 class IdxImages : public ImageSource {
  public:
-  // Images of bytes in 3 dimensions, or 4 with channels, and as many labels below `classes`. Throws DataError
-  // otherwise.
+  // Expects images of bytes in 3 dimensions, or 4 with channels, and one label below `classes` per image. Throws
+  // DataError otherwise.
   IdxImages(const std::filesystem::path& images, const std::filesystem::path& labels, std::int64_t classes);
 
   [[nodiscard]] const ImageSet& set() const override { return set_; }

@@ -1,4 +1,4 @@
-// A set of labelled images that comes as a stream, one image at a time: readers keep of each what they own.
+// A stream of labelled images. Readers keep only the part of each image that their rank owns.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace weft::data {
 
-// What a set holds.
+// The dimensions of a set.
 struct ImageSet {
   std::int64_t count = 0;
   std::int64_t channels = 0;
@@ -19,7 +19,7 @@ struct ImageSet {
   std::int64_t width = 0;
   std::int64_t classes = 0;
 
-  // Of one image.
+  // The number of values in one image.
   [[nodiscard]] std::int64_t pixels() const { return channels * height * width; }
 
   friend bool operator==(const ImageSet&, const ImageSet&) = default;
@@ -33,16 +33,16 @@ class ImageSource {
   ImageSource& operator=(const ImageSource&) = delete;
 
   [[nodiscard]] virtual const ImageSet& set() const = 0;
-  // The next image, channel by channel and row by row, into set().pixels() bytes; returns its label. At most
-  // set().count times. Throws DataError for data that is not what it should be.
+  // Reads the next image, channel by channel and row by row, into set().pixels() bytes and returns its label. Call it
+  // at most set().count times. Throws DataError for invalid data.
   virtual std::int64_t read(std::span<std::uint8_t> pixels) = 0;
 };
 
-// Where a set comes from, before anything is opened: what a cache is checked against.
+// The source of a set, before any file is opened. Caches are validated against it.
 struct ImageOrigin {
-  std::string name;                          // "MNIST": different sets have different names
+  std::string name;                          // "MNIST"; unique per set
   std::string portion;                       // "train" or "test"
-  std::vector<std::filesystem::path> files;  // what the content depends on besides the name
+  std::vector<std::filesystem::path> files;  // all files that determine the content
   std::function<std::unique_ptr<ImageSource>()> open;
 };
 

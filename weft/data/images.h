@@ -1,4 +1,4 @@
-// Images with a label each, as the readers give them and training takes them.
+// Labelled images as tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,15 +12,15 @@ struct LabelledImages {
   at::Tensor labels;  // int64, [count]
 
   [[nodiscard]] std::int64_t size() const { return labels.size(0); }
-  // Those with the given numbers (int64), in that order; a copy.
+  // Copies the images with the given indices (int64), in that order.
   [[nodiscard]] LabelledImages select(const at::Tensor& numbers) const;
 };
 
-// Pixels from 0 to 1.
+// Converts pixels from bytes to floats between 0 and 1.
 [[nodiscard]] at::Tensor unit_floats(const at::Tensor& images);
 
-// A view of the slice that part `index` of `parts` owns, as partition::balanced cuts: a rank's share of a batch or a
-// set.
+// Returns a view of the slice that part `index` of `parts` owns, as defined by partition::balanced(). Throws
+// std::invalid_argument if `index` is out of range.
 [[nodiscard]] at::Tensor shard(const at::Tensor& whole, std::int64_t parts, std::int64_t index, std::int64_t dim = 0);
 [[nodiscard]] LabelledImages shard(const LabelledImages& whole, std::int64_t parts, std::int64_t index);
 

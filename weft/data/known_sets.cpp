@@ -28,8 +28,8 @@ ImageOrigin cifar_origin(std::vector<fs::path> files, const std::string& portion
 }
 
 constexpr const char* kCifarAdvice =
-    "To get them: curl -LO https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz && tar xzf cifar-10-binary.tar.gz, "
-    "then name the folder cifar-10-batches-bin, or set WEFT_DATA to the folder around it";
+    "Download: curl -LO https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz && tar xzf cifar-10-binary.tar.gz, "
+    "then pass the folder cifar-10-batches-bin, or set WEFT_DATA to its parent folder";
 
 }  // namespace
 
@@ -50,7 +50,7 @@ KnownSet cifar10_set(const std::optional<fs::path>& folder) {
     if (fs::exists(file, ignored)) {
       train.push_back(file);
     } else {
-      notes.push_back(quoted(file) + " is absent: training goes without it");
+      notes.push_back(quoted(file) + " is missing; training uses the other files");
     }
   }
   return {cifar_origin(std::move(train), "train"), cifar_origin({plain_or_gzipped(place / "test_batch.bin")}, "test"),

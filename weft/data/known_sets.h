@@ -1,4 +1,4 @@
-// The sets that weft knows by name: where their files are, and what opens them.
+// Locates the files of the supported data sets.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,12 @@ namespace weft::data {
 struct KnownSet {
   ImageOrigin train;
   ImageOrigin test;
-  std::vector<std::string> notes;  // what a user should know: files that are absent but not needed
+  std::vector<std::string> notes;  // warnings for the user, for example about missing optional files
 };
 
-// `folder` as find_folder takes it. Nothing is opened yet. Both throw DataError where files are missing.
+// Both take `folder` like find_folder(), open no files, and throw MissingDataError if required files are missing.
 [[nodiscard]] KnownSet mnist_set(const std::optional<std::filesystem::path>& folder = std::nullopt);
-// Of the five training files at least data_batch_1.bin; those that are absent are in the notes.
+// Requires data_batch_1.bin and test_batch.bin; a note mentions each other training file that is missing.
 [[nodiscard]] KnownSet cifar10_set(const std::optional<std::filesystem::path>& folder = std::nullopt);
 
 }  // namespace weft::data

@@ -16,7 +16,7 @@
 namespace weft::data {
 namespace {
 
-// Loops of our own instead of torch's operations: those would start a team of threads for the prefetching thread too.
+// Plain loops, because torch operations would start another OpenMP thread team for the prefetching thread.
 template <typename Number>
 void convert(const std::uint8_t* from, std::int64_t count, Number* into) {
   for (std::int64_t i = 0; i < count; ++i) into[i] = static_cast<Number>(from[i]) / Number{255};
@@ -32,7 +32,7 @@ void copy_pixels(const std::uint8_t* from, std::int64_t count, std::int64_t row,
   }
 }
 
-// Where the part keeps an image of the set.
+// The row of the part that contains image `image` of the set.
 std::int64_t row_of(std::int64_t image, const at::Tensor& numbers) {
   const auto* begin = numbers.const_data_ptr<std::int64_t>();
   return std::lower_bound(begin, begin + numbers.numel(), image) - begin;
@@ -40,15 +40,16 @@ std::int64_t row_of(std::int64_t image, const at::Tensor& numbers) {
 
 void check(const ImagePart& part, const BatchOrder& order, const partition::Range& lanes, at::ScalarType type) {
   if (type != at::kFloat && type != at::kDouble && type != at::kByte) {
-    throw std::invalid_argument(std::string("weft: expected batches of Float, Double or Byte, got ") +
+    throw std::invalid_argument(std::string("weft: expected Float, Double or Byte as the data type of batches, got ") +
                                 c10::toString(type));
   }
   const auto owned = order.owned(lanes);
   const auto* numbers = part.numbers.const_data_ptr<std::int64_t>();
   if (!std::equal(owned.begin(), owned.end(), numbers, numbers + part.numbers.numel())) {
-    throw std::invalid_argument("weft: expected a part loaded with the loader's options, got one of " +
-                                std::to_string(part.numbers.numel()) + " images where these give " +
-                                std::to_string(owned.size()) + ", or other ones");
+    throw std::invalid_argument("weft: the part does not match the loader's options: it contains " +
+                                std::to_string(part.numbers.numel()) + " images, the options select " +
+                                std::to_string(owned.size()) +
+                                (std::ssize(owned) == part.numbers.numel() ? " others" : ""));
   }
 }
 
@@ -65,7 +66,7 @@ Loader::Loader(ImagePart part, const PartOptions& options, const LoaderOptions& 
 Loader::~Loader() = default;
 
 void Loader::start(std::int64_t epoch, std::int64_t first_batch) {
-  ahead_.reset();
+  prefetcher_.reset();
   auto produce = [this, batches = order_.epoch(epoch, lanes_), number = first_batch, named = false]() mutable {
     if (!named && trace::recording() && loading_.prefetch > 0) trace::name_thread("data");
     named = true;
@@ -73,12 +74,12 @@ void Loader::start(std::int64_t epoch, std::int64_t first_batch) {
     const std::int64_t current = number++;
     return std::optional<Batch>(make(current, batches[static_cast<std::size_t>(current)]));
   };
-  ahead_ = std::make_unique<Prefetcher<Batch>>(std::move(produce), static_cast<std::size_t>(loading_.prefetch));
+  prefetcher_ = std::make_unique<Prefetcher<Batch>>(std::move(produce), static_cast<std::size_t>(loading_.prefetch));
 }
 
 std::optional<Batch> Loader::next() {
   const trace::Span waiting("data/wait");
-  return ahead_ ? ahead_->next() : std::nullopt;
+  return prefetcher_ ? prefetcher_->next() : std::nullopt;
 }
 
 Batch Loader::make(std::int64_t number, const std::vector<std::int64_t>& images) const {

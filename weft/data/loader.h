@@ -1,5 +1,4 @@
-// A rank's share of each batch of an epoch, as floating-point tensors, made ahead on a thread while the network
-// computes.
+// Loads a rank's share of each batch as tensors, prefetching on a thread while the network computes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,31 +13,30 @@
 namespace weft::data {
 
 struct LoaderOptions {
-  std::int64_t prefetch = 2;         // batches made ahead; 0: none, and no thread
-  at::ScalarType type = at::kFloat;  // or kDouble, or kByte for the pixels as they are
+  std::int64_t prefetch = 2;         // number of batches to prefetch; 0 disables the thread
+  at::ScalarType type = at::kFloat;  // or kDouble, or kByte for unconverted pixels
 };
 
 struct Batch {
-  at::Tensor images;  // [own lanes, channels, rows of the tile, columns of the tile], from 0 to 1; may hold no image
-  at::Tensor labels;  // int64, [own lanes]
-  std::int64_t number = 0;      // of the batch in its epoch
-  std::int64_t whole_size = 0;  // images of the batch over all shards: what a mean is taken over
-  std::int64_t first = 0;       // which of them is this share's first
+  at::Tensor images;        // [own lanes, channels, rows of the tile, columns of the tile], 0 to 1; may have no lanes
+  at::Tensor labels;        // int64, [own lanes]
+  std::int64_t number = 0;  // index of the batch in its epoch
+  std::int64_t whole_size = 0;  // images of the batch over all shards: the denominator of a mean
+  std::int64_t first = 0;       // position of this share's first image in the batch
 };
 
-// Not for several threads at once.
+// Not thread-safe.
 class Loader {
  public:
-  // `options` as the part was loaded with. Throws std::invalid_argument where part and options do not fit each other.
+  // `options` are those that the part was loaded with. Throws std::invalid_argument if they do not match the part.
   Loader(ImagePart part, const PartOptions& options, const LoaderOptions& loading = {});
   ~Loader();
 
   [[nodiscard]] const ImagePart& part() const { return part_; }
   [[nodiscard]] std::int64_t batches() const { return order_.batches(); }
-  // Begins an epoch, also in the middle of another one; `first_batch` of it is the first to come, for a run that goes
-  // on.
+  // Starts an epoch at `first_batch`, abandoning the current epoch if there is one.
   void start(std::int64_t epoch, std::int64_t first_batch = 0);
-  // Nothing at the end of the epoch, or before the first start().
+  // Returns the next batch, or nullopt at the end of the epoch and before the first start().
   [[nodiscard]] std::optional<Batch> next();
 
  private:
@@ -48,7 +46,7 @@ class Loader {
   BatchOrder order_;
   partition::Range lanes_;
   LoaderOptions loading_;
-  std::unique_ptr<Prefetcher<Batch>> ahead_;
+  std::unique_ptr<Prefetcher<Batch>> prefetcher_;
 };
 
 }  // namespace weft::data

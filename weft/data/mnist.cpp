@@ -17,11 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAdvice =
-    "To get them: for f in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte "
-    "t10k-labels-idx1-ubyte; do curl -LO https://ossci-datasets.s3.amazonaws.com/mnist/$f.gz; done, then name that "
-    "folder or set WEFT_DATA to it; or run make env and name none, which takes a sample of 5,000 images";
+    "Download: for f in train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte "
+    "t10k-labels-idx1-ubyte; do curl -LO https://ossci-datasets.s3.amazonaws.com/mnist/$f.gz; done, then pass that "
+    "folder or set WEFT_DATA to it; or run make env and pass no folder to use a sample of 5,000 images";
 
-// Of the library, or of the program that this code is linked into.
+// The path of the library or program that contains this code.
 fs::path own_file() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&own_file), &info) == 0 || info.dli_fname == nullptr) return {};
@@ -29,8 +29,8 @@ fs::path own_file() {
   return fs::weakly_canonical(info.dli_fname, ignored);
 }
 
-// In the source tree that the library was built in, or the environment that it is installed in: no path has to be built
-// into the library, which would not survive a move.
+// Searches the source tree or the virtual environment that contains the library. A path compiled into the library would
+// break when the tree moves.
 std::optional<fs::path> sample_folder() {
   for (fs::path above = own_file(); above.has_relative_path(); above = above.parent_path()) {
     for (const char* environment : {".venv", ""}) {

@@ -1,4 +1,4 @@
-// MNIST: where its files are, and what is in them.
+// Locates and reads MNIST.
 #pragma once
 
 #include <filesystem>
@@ -12,14 +12,14 @@ struct Mnist {
   LabelledImages test;
 };
 
-// The folder with MNIST's four files, plain or gzipped. If the environment variable WEFT_DATA names a folder: that, or
-// MNIST or mnist in it. Otherwise the sample of 5,000 images that `make env` writes, found from where libweft is.
-// Throws DataError where they are not, with what is missing.
+// Returns the folder with MNIST's four files, plain or gzipped. Searches $WEFT_DATA, $WEFT_DATA/MNIST and
+// $WEFT_DATA/mnist if the variable is set; otherwise returns the sample of 5,000 images that `make env` installs,
+// located relative to libweft. Throws MissingDataError, listing the missing files.
 [[nodiscard]] std::filesystem::path mnist_folder();
-// The same in `folder`, or MNIST or mnist in it, only.
+// Searches only `folder`, `folder`/MNIST and `folder`/mnist.
 [[nodiscard]] std::filesystem::path mnist_folder(const std::filesystem::path& folder);
 
-// All of it. Throws DataError for what is absent or does not fit.
+// Reads the whole set. Throws DataError if files are missing or invalid.
 [[nodiscard]] Mnist mnist(const std::filesystem::path& folder = mnist_folder());
 
 }  // namespace weft::data

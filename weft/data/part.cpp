@@ -12,11 +12,11 @@
 namespace weft::data {
 namespace {
 
-// Of the whole set's images, those that this rank keeps.
+// The images that this rank keeps.
 struct Selection {
-  std::int64_t count = 0;             // of the sample
-  std::vector<std::int64_t> numbers;  // within the sample
-  std::vector<std::int64_t> places;   // within the whole set
+  std::int64_t count = 0;             // size of the sample
+  std::vector<std::int64_t> numbers;  // indices in the sample
+  std::vector<std::int64_t> places;   // indices in the whole set
 };
 
 Selection select(std::int64_t count, const PartOptions& options) {
@@ -28,7 +28,7 @@ Selection select(std::int64_t count, const PartOptions& options) {
   return selection;
 }
 
-// Copies the tile out of an image with all its channels.
+// Copies the tile of an image, with all channels.
 void crop(const std::uint8_t* image, const ImageSet& set, const partition::Box& tile, std::uint8_t* into) {
   const auto& rows = tile.ranges[0];
   const auto& columns = tile.ranges[1];
@@ -83,7 +83,7 @@ ImagePart read_part(ImageSource& source, const PartOptions& options) {
   auto* labels = part.kept.labels.mutable_data_ptr<std::int64_t>();
   std::vector<std::uint8_t> image(static_cast<std::size_t>(set.pixels()));
   auto next = selection.places.begin();
-  for (std::int64_t i = 0; i < set.count; ++i) {  // all of them: damage at the end is damage on every rank
+  for (std::int64_t i = 0; i < set.count; ++i) {  // reads all images, so that every rank detects damage
     const std::int64_t label = source.read(image);
     if (next == selection.places.end() || *next != i) continue;
     ++next;

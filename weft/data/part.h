@@ -1,4 +1,4 @@
-// The part of a set of images that one rank keeps in memory: its lanes of every batch, its tile of every image.
+// The part of a set that one rank keeps in memory: its lanes of every batch and its tile of every image.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,29 +17,29 @@ namespace weft::data {
 struct PartOptions {
   Split split{};
   std::int64_t rank = 0;
-  OrderOptions order{};     // decides which images a shard owns
-  double sample_pct = 100;  // see sample(); of the whole set, before anything is split
+  OrderOptions order{};     // determines the images of a shard
+  double sample_pct = 100;  // see sample(); applied to the whole set before the split
   std::uint64_t sample_seed = 0;
 
-  // All that decides what a part holds, in one line: parts with the same line and origin are the same.
+  // One line with all options that determine the content of a part, used to validate caches.
   [[nodiscard]] std::string describe() const;
 };
 
 struct ImagePart {
   LabelledImages kept;  // uint8, [own images, channels, rows of the tile, columns of the tile]
-  at::Tensor numbers;   // int64, ascending: which images of `whole` they are
-  ImageSet whole;       // after sampling, before any split
+  at::Tensor numbers;   // int64, ascending: indices of the kept images in `whole`
+  ImageSet whole;       // after sampling, before the split
   partition::Box tile;  // rows and columns
 
-  // What the tensors take.
+  // The memory used by the tensors.
   [[nodiscard]] std::int64_t bytes() const;
 };
 
-// Reads the source to its end and keeps the rank's part; beyond that it needs memory for one image. Throws DataError
-// for data that is not what it should be, std::invalid_argument for options that make no sense.
+// Reads the whole source and keeps the rank's part; uses memory for one additional image. Throws DataError for invalid
+// data, std::invalid_argument for invalid options.
 [[nodiscard]] ImagePart read_part(ImageSource& source, const PartOptions& options);
 
-// Every image, whole.
+// Reads all images without splitting them.
 [[nodiscard]] LabelledImages read_all(ImageSource& source);
 
 }  // namespace weft::data

@@ -1,4 +1,4 @@
-// Makes items ahead of the one who takes them, on a thread of its own.
+// Produces items ahead of their consumer on a separate thread.
 #pragma once
 
 #include <condition_variable>
@@ -18,12 +18,12 @@ class Prefetcher {
  public:
   using Produce = std::function<std::optional<Item>()>;
 
-  // Calls `produce` until it returns nothing or throws, at most `depth` items ahead of next(). Depth 0: no thread,
-  // every next() calls it then and there.
+  // Calls `produce` until it returns nullopt or throws, at most `depth` items ahead of next(). With depth 0 there is no
+  // thread, and next() calls `produce` itself.
   Prefetcher(Produce produce, std::size_t depth) : produce_(std::move(produce)), depth_(depth) {
     if (depth_ > 0) thread_ = std::thread([this] { run(); });
   }
-  // Waits for the item being made, if any; further ones are not begun.
+  // Waits for the current call of `produce` and starts no further one.
   ~Prefetcher() {
     {
       const std::lock_guard lock(mutex_);
@@ -35,10 +35,10 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next item; nothing after the last. Where `produce` threw, that exception once the items before it are taken,
-  // and again whenever it is asked.
+  // Returns the next item, or nullopt after the last one. After an exception in `produce`, returns the remaining items
+  // and then rethrows the exception on every call.
   std::optional<Item> next() {
-    if (depth_ == 0) return make_here();
+    if (depth_ == 0) return make_directly();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !items_.empty() || ended_; });
     if (items_.empty()) return end();
@@ -55,7 +55,7 @@ class Prefetcher {
     return std::nullopt;
   }
 
-  std::optional<Item> make_here() {
+  std::optional<Item> make_directly() {
     if (ended_) return end();
     std::optional<Item> item = make();
     ended_ = !item.has_value();
@@ -92,10 +92,10 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;
-  std::exception_ptr failure_;  // written before ended_, read after
+  std::exception_ptr failure_;  // written before ended_ and read after it
   bool ended_ = false;
   bool stop_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member, since the thread uses all of the above
 };
 
 }  // namespace weft::data

@@ -1,4 +1,4 @@
-// Random numbers from a seed and the place they are for: the same on any number of ranks, and left alone by torch's.
+// Random numbers derived from a seed and coordinates, independent of the number of ranks and of torch's generator.
 #pragma once
 
 #include <cmath>
@@ -12,25 +12,25 @@
 
 namespace weft::data {
 
-// SplitMix64. Streams whose `place` differs (epoch and lane, number of an image) have nothing to do with each other.
+// SplitMix64. Streams with different `coordinates`, such as epoch and lane, are independent.
 class RandomStream {
  public:
-  RandomStream(std::uint64_t seed, std::initializer_list<std::int64_t> place)
+  RandomStream(std::uint64_t seed, std::initializer_list<std::int64_t> coordinates)
       : state_(partition::scramble(seed + kGolden)) {
-    for (const std::int64_t coordinate : place) {
+    for (const std::int64_t coordinate : coordinates) {
       state_ = partition::scramble(state_ + kGolden + static_cast<std::uint64_t>(coordinate));
     }
   }
 
   std::uint64_t next() noexcept { return partition::scramble(state_ += kGolden); }
 
-  // From 0 to bound - 1. The upper half of a 128-bit product: for bounds that fit in memory the bias is below 2^-24.
+  // Returns a number in [0, bound): the upper half of a 128-bit product. The bias is below 2^-24 for bounds up to 2^40.
   std::int64_t below(std::int64_t bound) noexcept {
     using Wide = unsigned __int128;
     return static_cast<std::int64_t>((Wide{next()} * static_cast<std::uint64_t>(bound)) >> 64);
   }
 
-  // From 0 up to but not including 1, and from `low` to `high`.
+  // Returns a number in [0, 1), or in [low, high).
   double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
 

@@ -10,7 +10,7 @@ namespace weft::data {
 Split::Split(std::int64_t shards, partition::Grid tiles) : shards_(shards), tiles_(std::move(tiles)) {
   if (shards < 1) throw std::invalid_argument("weft: expected at least 1 shard, got " + std::to_string(shards));
   if (tiles_.dims() != 2) {
-    throw std::invalid_argument("weft: expected a grid of rows and columns for tiles, got " + tiles_.describe());
+    throw std::invalid_argument("weft: expected a two-dimensional grid of tiles, got " + tiles_.describe());
   }
 }
 
@@ -30,7 +30,7 @@ std::string Split::describe() const {
 
 void Split::check(std::int64_t rank) const {
   if (rank >= 0 && rank < ranks()) return;
-  throw std::invalid_argument("weft: expected a rank from 0 to " + std::to_string(ranks() - 1) + " for " + describe() +
+  throw std::invalid_argument("weft: rank must be in [0, " + std::to_string(ranks()) + ") for " + describe() +
                               ", got " + std::to_string(rank));
 }
 

@@ -1,4 +1,4 @@
-// How ranks share a set of images: micro-batches (shards), tiles of every image, or both at once.
+// The division of a set of images among ranks: by images (shards), by tiles of every image, or both.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace weft::data {
 
 class Split {
  public:
-  // Every rank has everything.
+  // No division: one rank owns everything.
   Split() : Split(1, partition::Grid({1, 1})) {}
-  // `shards` groups of ranks, each of them a grid of tiles (rows x columns): a rank's number runs over the tiles first.
-  // Throws std::invalid_argument for no shards, or a grid that is not of rows and columns.
+  // `shards` groups of ranks, each a grid of tiles (rows x columns). Ranks are numbered by shard, then by tile. Throws
+  // std::invalid_argument if there are no shards or the grid is not two-dimensional.
   Split(std::int64_t shards, partition::Grid tiles);
   [[nodiscard]] static Split into_shards(std::int64_t ranks) { return {ranks, partition::Grid({1, 1})}; }
   [[nodiscard]] static Split into_tiles(std::int64_t rows, std::int64_t columns) {
@@ -24,9 +24,9 @@ class Split {
   [[nodiscard]] std::int64_t ranks() const { return shards_ * tiles_.size(); }
   [[nodiscard]] std::int64_t shards() const { return shards_; }
   [[nodiscard]] const partition::Grid& tiles() const { return tiles_; }
-  // All throw std::invalid_argument for a rank that is not one of ranks().
+  // Both throw std::invalid_argument if `rank` is out of range.
   [[nodiscard]] std::int64_t shard(std::int64_t rank) const;
-  // Rows and columns of an image that the rank owns, cut as weft/spatial cuts them.
+  // The rows and columns of an image that the rank owns, divided as in weft/spatial.
   [[nodiscard]] partition::Box tile(std::int64_t rank, std::int64_t height, std::int64_t width) const;
   // "2 shards of 2 x 2 tiles".
   [[nodiscard]] std::string describe() const;

@@ -24,7 +24,7 @@ const Named& named(Picture picture) {
   return *std::find_if(kPictures.begin(), kPictures.end(), [&](const Named& one) { return one.picture == picture; });
 }
 
-// Where a pixel lies seen from a figure's middle, in units of the figure's half width and half height.
+// The position of a pixel relative to a figure's center, in units of the figure's half width and half height.
 struct Offset {
   double x;
   double y;
@@ -32,7 +32,7 @@ struct Offset {
   [[nodiscard]] double largest() const { return std::max(std::abs(x), std::abs(y)); }
 };
 
-// One figure with its place on the canvas, in pixels.
+// The position and size of a figure, in pixels.
 struct Figure {
   double x;
   double y;
@@ -65,7 +65,7 @@ std::uint8_t byte(double brightness) {
   return static_cast<std::uint8_t>(std::lround(255 * std::clamp(brightness, 0.0, 1.0)));
 }
 
-// Fills channel by channel; `brightness` of a channel and a pixel is from 0 to 1.
+// Fills the image channel by channel; `brightness(channel, row, column)` returns a value between 0 and 1.
 template <typename Brightness>
 void paint(std::span<std::uint8_t> pixels, const ImageSet& set, Brightness brightness) {
   std::size_t i = 0;
@@ -87,7 +87,7 @@ std::vector<double> colour(RandomStream& random, std::int64_t channels, double l
 void paint_toy(std::span<std::uint8_t> pixels, const ImageSet& set, std::int64_t label, RandomStream& random) {
   const double side = static_cast<double>(std::min(set.height, set.width));
   const double first = random.uniform(side / 8, side / 2);
-  // An ellipse that is nearly a circle would have a label that nobody can see.
+  // Ellipses that are nearly circles would be indistinguishable from class 0.
   const double second = label == 0 ? first : first * random.uniform(0.3, 0.7);
   const bool tall = random.below(2) == 1;
   const Figure figure{static_cast<double>(set.width) / 2, static_cast<double>(set.height) / 2, tall ? second : first,
@@ -135,16 +135,15 @@ Picture parse_picture(std::string_view name) {
     if (one.name == name) return one.picture;
     known.append(known.empty() ? "" : ", ").append(one.name);
   }
-  throw std::invalid_argument("weft: expected one of the synthetic sets " + known + ", got '" + std::string(name) +
-                              "'");
+  throw std::invalid_argument("weft: unknown synthetic set '" + std::string(name) + "'; use one of " + known);
 }
 
 SyntheticImages::SyntheticImages(const SyntheticOptions& options)
     : options_(options),
       set_{options.count, options.channels, options.height, options.width, options.classes},
       next_(options.first) {
-  require(options.count >= 0, "a count of images of at least 0", options.count);
-  require(options.first >= 0, "a first image of at least 0", options.first);
+  require(options.count >= 0, "at least 0 images", options.count);
+  require(options.first >= 0, "a first image index of at least 0", options.first);
   require(options.channels >= 1, "at least 1 channel", options.channels);
   require(options.height >= 1, "a height of at least 1", options.height);
   require(options.width >= 1, "a width of at least 1", options.width);

@@ -1,4 +1,4 @@
-// Images made up from a seed: something to train on where there is no data, in any number and size.
+// Generated images of any number and size, for training without data files.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace weft::data {
 
 enum class Picture : std::int8_t {
-  kToyImages,  // neon's: a circle (class 0) or an ellipse (class 1) around the middle, from an eighth to half as wide
-  kBlobs,      // a soft spot whose place around the middle is the class, with noise
-  kShapes,  // a disc, square, triangle, cross, ring or diamond: the class; any place, size and brightness, with noise
+  kToyImages,  // as in neon: a centered circle (class 0) or ellipse (class 1), an eighth to half as wide as the image
+  kBlobs,      // a soft spot whose angle around the center is the class, with noise
+  kShapes,     // a disc, square, triangle, cross, ring or diamond (the class) of random position, size and brightness
 };
 
 struct SyntheticOptions {
@@ -22,17 +22,18 @@ struct SyntheticOptions {
   std::int64_t channels = 3;
   std::int64_t height = 32;
   std::int64_t width = 32;
-  std::int64_t classes = 2;  // at most 6 shapes, 2 of ToyImages
+  std::int64_t classes = 2;  // at most 6 for shapes, 2 for toy images
   std::uint64_t seed = 0;
-  std::int64_t first = 0;  // number of the first image: a test set begins where the training set ends
+  std::int64_t first = 0;  // index of the first image; a test set starts where the training set ends
 };
 
-// "toy_images", "blobs", "shapes"; throws std::invalid_argument naming those that exist.
+// Parses "toy_images", "blobs" or "shapes". Throws std::invalid_argument, listing the valid names.
 [[nodiscard]] Picture parse_picture(std::string_view name);
 
-// Image i depends on the seed and `first` + i only. Throws std::invalid_argument for sizes that make no sense.
+// Image i depends only on the seed and on `first` + i.
 class SyntheticImages : public ImageSource {
  public:
+  // Throws std::invalid_argument if an option is out of range.
   explicit SyntheticImages(const SyntheticOptions& options);
 
   [[nodiscard]] const ImageSet& set() const override { return set_; }
@@ -44,7 +45,7 @@ class SyntheticImages : public ImageSource {
   std::int64_t next_;
 };
 
-// `portion`: "train" or "test", for the name of a cache.
+// `portion` is "train" or "test" and becomes part of cache names.
 [[nodiscard]] ImageOrigin synthetic_origin(const SyntheticOptions& options, const std::string& portion);
 
 }  // namespace weft::data

@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One call of write() takes at most 2 GiB.
-constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 30;
+// Linux transfers at most 2 GiB per call of write().
+constexpr std::int64_t kMaxWrite = std::int64_t{1} << 30;
 
-// Threads and processes that write the same file at once must not share what they write beside it.
-fs::path beside(const fs::path& path) {
+// Unique per thread and process, so that concurrent writers of one path do not interfere.
+fs::path temporary_name(const fs::path& path) {
   static std::atomic<unsigned> number{0};
   return path.string() + "." + std::to_string(getpid()) + "." + std::to_string(number++) + ".partial";
 }
@@ -30,16 +30,16 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 void sync_folder(const fs::path& folder) {
   const FileDescriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() < 0) return;  // a folder that may be written but not read: the file itself is in place
+  if (descriptor.get() < 0) return;  // a folder without read permission; the file is already in place
   fsync(descriptor.get());
 }
 
-// `step` writes some bytes from a pointer on and returns how many.
+// `step(pointer, count)` writes up to `count` bytes and returns the number written.
 template <typename Step>
 void write_all(const void* data, std::int64_t bytes, const fs::path& path, Step step) {
   const auto* next = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t written = step(next, std::min(bytes, kMostAtOnce));
+    const ssize_t written = step(next, std::min(bytes, kMaxWrite));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) throw_errno("write", path);
     next += written;
@@ -49,31 +49,31 @@ void write_all(const void* data, std::int64_t bytes, const fs::path& path, Step 
 
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)), beside_(beside(path_)) {
-  std::error_code ignored;  // open() tells what is wrong with the folder
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  std::error_code ignored;  // open() reports problems with the folder
   fs::create_directories(folder_of(path_), ignored);
-  descriptor_ = FileDescriptor(open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (descriptor_.get() < 0) throw_errno("create", beside_);
+  descriptor_ = FileDescriptor(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (descriptor_.get() < 0) throw_errno("create", temporary_);
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_.get() >= 0) unlink(beside_.c_str());
+  if (descriptor_.get() >= 0) unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(const void* data, std::int64_t bytes) {
-  write_all(data, bytes, beside_,
+  write_all(data, bytes, temporary_,
             [&](const char* next, std::int64_t count) { return ::write(descriptor_.get(), next, count); });
 }
 
 void AtomicFile::write_at(std::int64_t offset, const void* data, std::int64_t bytes) {
-  write_all(data, bytes, beside_, [&](const char* next, std::int64_t count) {
+  write_all(data, bytes, temporary_, [&](const char* next, std::int64_t count) {
     return pwrite(descriptor_.get(), next, count, offset + (next - static_cast<const char*>(data)));
   });
 }
 
 void AtomicFile::commit() {
-  if (fsync(descriptor_.get()) != 0) throw_errno("bring to the disk", beside_);
-  if (rename(beside_.c_str(), path_.c_str()) != 0) throw_errno("move into its place", path_);
+  if (fsync(descriptor_.get()) != 0) throw_errno("flush", temporary_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno("replace", path_);
   descriptor_ = FileDescriptor();
   sync_folder(folder_of(path_));
 }

@@ -1,4 +1,4 @@
-// A file that is written beside its place and then moved there: readers see the old one or all of the new one.
+// Atomic replacement of a file: readers see either the old content or all of the new content.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,29 @@ namespace weft::files {
 
 class AtomicFile {
  public:
-  // Opens a file of its own beside `path`, and makes the folder where there is none. Throws FileError.
+  // Opens a temporary file in the folder of `path` and creates the folder if necessary. Throws FileError.
   explicit AtomicFile(std::filesystem::path path);
-  // Removes what was written, unless commit() moved it into place.
+  // Removes the temporary file unless commit() has renamed it.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Both throw FileError: no room, for example.
+  // Appends to the temporary file. Throws FileError, for example if the disk is full.
   void write(const void* data, std::int64_t bytes);
   void write(std::string_view text) { write(text.data(), static_cast<std::int64_t>(text.size())); }
-  // Overwrites from the beginning: for a header that is known last.
+  // Overwrites bytes at `offset`, for example a header whose content is known last. Throws FileError.
   void write_at(std::int64_t offset, const void* data, std::int64_t bytes);
-  // Brings the bytes to the disk, moves the file into its place and the folder's entry to the disk too. Throws
-  // FileError; then the place holds what it held before.
+  // Flushes the temporary file to the disk, renames it to `path` and flushes the folder. Throws FileError; `path` then
+  // keeps its old content.
   void commit();
 
  private:
   std::filesystem::path path_;
-  std::filesystem::path beside_;
-  FileDescriptor descriptor_;  // none after commit()
+  std::filesystem::path temporary_;
+  FileDescriptor descriptor_;  // closed by commit()
 };
 
-// All of it at once.
+// Replaces the content of `path`. Throws FileError.
 void write_atomically(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace weft::files

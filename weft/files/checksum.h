@@ -1,23 +1,27 @@
-// A 64-bit checksum of bytes as they stream by: finds damage and exchanged content, not forgery.
+// A streaming 64-bit checksum (XXH3). It detects damage and replaced content, but not forgery.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+
+struct XXH3_state_s;
 
 namespace weft::files {
 
 class Checksum {
  public:
-  // The value depends on the bytes only, not on how they were cut into calls.
+  Checksum();
+
+  // The result depends only on the bytes, not on their division into calls.
   void add(const void* data, std::size_t bytes) noexcept;
   [[nodiscard]] std::uint64_t value() const noexcept;
 
  private:
-  void absorb(std::uint64_t word) noexcept;
-
-  std::uint64_t state_ = 0x6A09E667F3BCC908;
-  std::uint64_t word_ = 0;    // bytes that do not make a whole word yet
-  std::uint64_t length_ = 0;  // of all bytes so far
+  struct Free {
+    void operator()(XXH3_state_s* state) const noexcept;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
 }  // namespace weft::files

@@ -1,4 +1,4 @@
-// A file that the system does not let us read or write, and why.
+// The exception for failed file operations.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ class FileError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws FileError: what was to be done with which file, and the reason in errno.
+// Throws FileError "weft: could not <what> '<path>': <reason>", with the reason taken from errno.
 [[noreturn]] void throw_errno(const std::string& what, const std::filesystem::path& path);
 
 }  // namespace weft::files

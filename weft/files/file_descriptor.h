@@ -1,4 +1,4 @@
-// Owner of a file descriptor: a file, a socket, an event.
+// RAII owner of a file descriptor, such as a file, a socket or an eventfd.
 #pragma once
 
 #include <unistd.h>

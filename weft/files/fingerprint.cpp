@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// File systems keep times in steps of up to two seconds (FAT), and a network's clocks differ.
+// File times have a resolution of up to two seconds (FAT), and clocks differ across a network.
 constexpr std::int64_t kSettledAfterNs = 3'000'000'000;
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
@@ -29,7 +29,7 @@ std::int64_t now_ns() {
   return nanoseconds(time);
 }
 
-bool look(const fs::path& path, Fingerprint& into) {
+bool read_status(const fs::path& path, Fingerprint& into) {
   struct stat status{};
   if (stat(path.c_str(), &status) != 0) return false;
   into.size = status.st_size;
@@ -54,26 +54,26 @@ std::uint64_t checksum_of(const fs::path& path) {
   return checksum.value();
 }
 
-bool untouched(const Fingerprint& then, const Fingerprint& now) {
+bool has_same_times(const Fingerprint& then, const Fingerprint& now) {
   return then.settled != 0 && then.modified_ns == now.modified_ns && then.changed_ns == now.changed_ns &&
          then.device == now.device && then.inode == now.inode;
 }
 
 }  // namespace
 
-// The times are read before the bytes: a change in between makes the fingerprint differ, never agree.
+// Reads the times before the bytes: a change between the two makes a later comparison fail instead of succeed.
 Fingerprint Fingerprint::of(const fs::path& path) {
   Fingerprint result;
-  if (!look(path, result)) throw_errno("look at", path);
+  if (!read_status(path, result)) throw_errno("stat", path);
   result.checksum = checksum_of(path);
   return result;
 }
 
 Change change_since(const Fingerprint& then, const fs::path& path) {
   Fingerprint now;
-  if (!look(path, now)) return Change::kGone;
+  if (!read_status(path, now)) return Change::kGone;
   if (now.size != then.size) return Change::kContent;
-  if (untouched(then, now)) return Change::kNone;
+  if (has_same_times(then, now)) return Change::kNone;
   return checksum_of(path) == then.checksum ? Change::kTouched : Change::kContent;
 }
 

@@ -1,23 +1,24 @@
-// Serial layers before and behind a LayerParallel network: they run on one rank, and all ranks keep one graph.
+// Serial layers before and after a LayerParallel network: rank 0 runs them, and the graphs of all ranks stay connected.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <utility>
 
-#include "weft/mpi/team.h"
+#include "weft/mpi/communicator.h"
 
 namespace weft::layer_parallel {
 
-// A zero that depends on `x`, with gradient zero; also where `x` is not finite.
+// Returns a zero that depends on `x` with gradient zero, even if `x` is not finite.
 [[nodiscard]] at::Tensor zero_joined_to(const at::Tensor& zero, const at::Tensor& x);
 [[nodiscard]] at::Tensor scalar_zero();
 
-// For Ends::kRoot: function(arguments...) on rank 0. Elsewhere it is not called, and the result is a zero that joins
-// the arguments' graphs, so that backward passes from it on every rank meet in the network between.
+// For networks without Options::replicated.
+// Returns function(arguments...) on rank 0. Other ranks do not call the function and return a zero that depends on the
+// arguments, so that backward reaches the network on every rank.
 template <class Function, class... Arguments>
-[[nodiscard]] at::Tensor compose(const mpi::Team& team, Function&& function, const Arguments&... arguments) {
-  if (team.rank() == 0) return std::forward<Function>(function)(arguments...);
+[[nodiscard]] at::Tensor compose(const Communicator& communicator, Function&& function, const Arguments&... arguments) {
+  if (communicator.rank() == 0) return std::forward<Function>(function)(arguments...);
   at::Tensor zero = scalar_zero();
   ((zero = zero_joined_to(zero, arguments)), ...);
   return zero;

@@ -13,8 +13,8 @@
 namespace weft::layer_parallel {
 namespace {
 
-// Puts buffers back. Through variable_data(), which has a version counter of its own: the values end as they began, and
-// graphs that saved them need not know.
+// Restores buffers. It writes through variable_data(), which has a separate version counter: the values do not change
+// in the end, so graphs that saved them stay valid.
 class BufferGuard {
  public:
   BufferGuard(const Tensors& buffers, Buffers what) {
@@ -36,7 +36,7 @@ std::string title(std::int64_t number, const Layer& layer) {
   return "layer " + std::to_string(number) + (layer.name.empty() ? "" : " (" + layer.name + ")");
 }
 
-// Torch's messages come with a stack trace that says nothing about the user's layer.
+// Removes torch's stack trace, which does not describe the user's layer.
 std::string text_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
@@ -44,7 +44,7 @@ std::string text_of(const std::exception& error) {
 
 }  // namespace
 
-Tensors Evaluator::call(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
+Tensors LayerEvaluator::call(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
   Layer& layer = layers_[number];
   const BufferGuard guard(layer.buffers, buffers);
   random_.begin(number);
@@ -57,13 +57,13 @@ Tensors Evaluator::call(std::int64_t number, const Tensors& x, double dt, Buffer
   }
 }
 
-Tensors Evaluator::next(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
+Tensors LayerEvaluator::next(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
   const c10::AutoGradMode no_grad(false);
   Tensors y = call(number, x, dt, buffers);
   return layers_[number].form == Form::kResidual ? advance(x, std::move(y), dt) : y;
 }
 
-Recorded Evaluator::record(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
+Recorded LayerEvaluator::record(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
   const c10::AutoGradMode grad(true);
   Recorded recorded;
   for (const auto& tensor : x) recorded.input.push_back(tensor.detach().set_requires_grad(true));
@@ -71,7 +71,7 @@ Recorded Evaluator::record(std::int64_t number, const Tensors& x, double dt, Buf
   return recorded;
 }
 
-Tensors Evaluator::next(std::int64_t number, const Recorded& recorded, double dt) {
+Tensors LayerEvaluator::next(std::int64_t number, const Recorded& recorded, double dt) {
   const c10::AutoGradMode no_grad(false);
   if (layers_[number].form == Form::kResidual) return advance(detached(recorded.input), detached(recorded.output), dt);
   return detached(recorded.output);

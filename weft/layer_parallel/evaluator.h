@@ -1,4 +1,4 @@
-// Evaluates layers: as fixed functions, without traces in buffers and random numbers unless asked to leave them.
+// Evaluates layers as pure functions: restores buffers, on request, and random number generators.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,30 @@
 
 namespace weft::layer_parallel {
 
-// A layer threw; the text names it, and the original exception is nested inside.
+// A layer threw. The message names the layer; the original exception is nested.
 class LayerError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// One evaluation, kept with its autograd graph.
+// An evaluation with its autograd graph.
 struct Recorded {
   Tensors input;   // leaves
-  Tensors output;  // of the layer's function: without x + dt * ... of Form::kResidual
+  Tensors output;  // of the layer's function, without the x + dt * ... of Form::kResidual
 };
 
-// What happens to buffers that a layer changes.
+// Keep or restore the buffers that a layer changes.
 enum class Buffers : std::int8_t { kKeep, kRestore };
 
-class Evaluator {
+class LayerEvaluator {
  public:
-  Evaluator(LayerStore& layers, RandomScope& random) : layers_(layers), random_(random) {}
+  LayerEvaluator(LayerStore& layers, RandomScope& random) : layers_(layers), random_(random) {}
 
-  // The next state, without gradients.
+  // Returns the next state, without gradients.
   [[nodiscard]] Tensors next(std::int64_t number, const Tensors& x, double dt, Buffers buffers);
-  // The function's value with its graph, from leaves that share memory with x.
+  // Returns the value of the layer's function and its graph, from leaves that share memory with x.
   [[nodiscard]] Recorded record(std::int64_t number, const Tensors& x, double dt, Buffers buffers);
-  // The next state from a recorded evaluation.
+  // Returns the next state from a recorded evaluation.
   [[nodiscard]] Tensors next(std::int64_t number, const Recorded& recorded, double dt);
 
   [[nodiscard]] Layer& layer(std::int64_t number) { return layers_[number]; }

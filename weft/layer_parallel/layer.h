@@ -1,4 +1,4 @@
-// A layer of the network as the time stepper sees it: a function from one state to the next.
+// A layer of the network for the time stepper: a function from one state to the next.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,10 +12,10 @@
 
 namespace weft::layer_parallel {
 
-// A state of the network between two layers: one tensor or several.
+// A state of the network between two layers: one or more tensors.
 using Tensors = std::vector<at::Tensor>;
 
-// How a layer makes the next state.
+// The formula of the next state.
 enum class Form : std::int8_t {
   kResidual,  // x + dt * layer(x)
   kStep,      // layer(x, dt)
@@ -25,11 +25,11 @@ enum class Form : std::int8_t {
 struct Layer {
   using Function = std::function<Tensors(const Tensors& x, double dt)>;
 
-  // A fixed function of its input within one pass. The step size is for Form::kStep; on coarse levels it is larger.
+  // Must be a pure function of its input within one pass. Form::kStep uses dt, which is larger on coarse levels.
   Function function{};
   Form form = Form::kResidual;
   Tensors parameters{};
-  // What the function itself changes, as batch normalisation does; kept only from the last evaluation of a pass.
+  // Tensors that the function changes, like batch normalization; only the last evaluation of a pass updates them.
   Tensors buffers{};
   std::string name{};
 };
@@ -47,13 +47,13 @@ Tensors call(Module& module, const Tensors& x, double dt, Form form) {
   if constexpr (requires { module->forward(x.front()); }) return as_tensors(module->forward(x.front()));
   if constexpr (requires { module->forward(x); }) return as_tensors(module->forward(x));
   if constexpr (requires { module->forward(x, dt); }) return as_tensors(module->forward(x, dt));
-  throw std::invalid_argument("weft: forward(x, dt) is for Form::kStep, other forms call forward(x)");
+  throw std::invalid_argument("weft: Form::kStep requires forward(x, dt), other forms require forward(x)");
 }
 
 }  // namespace detail
 
-// A layer from a torch::nn module (its holder or a shared_ptr to it) with forward(Tensor) or forward(Tensors), for
-// Form::kStep with a second argument dt.
+// Returns a layer that calls a torch::nn module.
+// module: a module holder or shared_ptr with forward(Tensor) or forward(Tensors); Form::kStep adds an argument dt.
 template <class Module>
 [[nodiscard]] Layer layer(Module module, Form form = Form::kResidual) {
   Layer result;

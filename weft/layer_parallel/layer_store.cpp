@@ -7,13 +7,13 @@
 #include <string>
 #include <utility>
 
-#include "weft/mpi/exchange.h"
+#include "weft/mpi/message/exchange.h"
 
 namespace weft::layer_parallel {
 namespace {
 
-// On the team's forward channel, outside of any solve.
-constexpr int kNewsTag = 101;
+// Tags on the forward channel of the communicator, outside of solves.
+constexpr int kChangedTag = 101;
 constexpr int kWeightsTag = 102;
 
 template <class Visit>
@@ -55,10 +55,11 @@ constexpr std::byte kSame{0};
 constexpr std::byte kChanged{1};
 Bytes one_byte(std::byte value) { return std::make_shared<std::vector<std::byte>>(1, value); }
 
-// Messages to and from several ranks, sent together. They own their memory: a wait may end before MPI is done with it.
+// Messages to and from several ranks, exchanged together. They own their memory, because an interrupted wait returns
+// before MPI releases it.
 class Delivery {
  public:
-  explicit Delivery(mpi::Team& team) : team_(team) {}
+  explicit Delivery(Communicator& communicator) : communicator_(communicator) {}
 
   void send(int dest, const Bytes& bytes) {
     outgoing_.push_back({dest, bytes->data(), static_cast<std::int64_t>(bytes->size())});
@@ -68,19 +69,20 @@ class Delivery {
     incoming_.push_back({source, bytes->data(), static_cast<std::int64_t>(bytes->size())});
     received_.push_back(bytes);
   }
-  // Blocks; gives what was received, in the order asked for, and starts anew.
+  // Blocks, returns the received messages in the order of receive(), and clears the object.
   std::vector<Bytes> run(int tag) {
     auto keep = std::make_shared<std::vector<Bytes>>(std::move(held_));
     keep->insert(keep->end(), received_.begin(), received_.end());
     const auto operation = mpi::exchange(std::exchange(outgoing_, {}), std::exchange(incoming_, {}), tag,
-                                         team_.channel(mpi::Direction::kForward), keep);
-    mpi::complete(*operation, {.operation = "layer_parallel (weights of coarse steps)", .team = &team_});
+                                         communicator_.channel(mpi::Direction::kForward), keep);
+    mpi::complete(*operation,
+                  {.operation = "layer_parallel (weights of coarse steps)", .communicator = &communicator_});
     held_.clear();
     return std::exchange(received_, {});
   }
 
  private:
-  mpi::Team& team_;
+  Communicator& communicator_;
   std::vector<mpi::Outgoing> outgoing_;
   std::vector<mpi::Incoming> incoming_;
   std::vector<Bytes> held_;
@@ -110,26 +112,25 @@ void LayerStore::rebind(std::int64_t number, Tensors parameters, Tensors buffers
   layer.buffers = std::move(buffers);
 }
 
-void LayerStore::refresh(mpi::Team& team) {
+void LayerStore::refresh(Communicator& communicator) {
   if (lent_.empty() && borrowed_.empty()) return;
-  // First whether there is anything new, then the weights themselves: an evaluation run sends nothing but a byte a
-  // loan.
-  Delivery delivery(team);
-  std::vector<Bytes> changed(lent_.size());  // null where the borrower is up to date
+  // First exchange whether the weights changed, then the changed weights: evaluation sends only one byte per loan.
+  Delivery delivery(communicator);
+  std::vector<Bytes> changed(lent_.size());  // null if the borrower is up to date
   for (std::size_t i = 0; i < lent_.size(); ++i) {
     auto packed = std::make_shared<std::vector<std::byte>>(pack(layers_.at(lent_[i].layer)));
     if (!lent_[i].held || *lent_[i].held != *packed) changed[i] = std::move(packed);
     delivery.send(lent_[i].peer, one_byte(changed[i] ? kChanged : kSame));
   }
   for (const Loan& loan : borrowed_) delivery.receive(loan.peer, one_byte(kSame));
-  const std::vector<Bytes> news = delivery.run(kNewsTag);
+  const std::vector<Bytes> states = delivery.run(kChangedTag);
 
   for (std::size_t i = 0; i < lent_.size(); ++i) {
     if (changed[i]) delivery.send(lent_[i].peer, changed[i]);
   }
   std::vector<Layer*> outdated;
   for (std::size_t i = 0; i < borrowed_.size(); ++i) {
-    if (news[i]->front() == kSame) continue;
+    if (states[i]->front() == kSame) continue;
     outdated.push_back(&layers_.at(borrowed_[i].layer));
     delivery.receive(borrowed_[i].peer, std::make_shared<std::vector<std::byte>>(packed_bytes(*outdated.back())));
   }

@@ -1,4 +1,4 @@
-// The layers on this rank: its own, and those of other ranks whose weights its coarse steps borrow.
+// The layers on this rank: its own, and copies of layers of other ranks for its coarse steps.
 #pragma once
 
 #include <cstdint>
@@ -8,31 +8,30 @@
 
 #include "weft/layer_parallel/layer.h"
 #include "weft/layer_parallel/plan.h"
-#include "weft/mpi/team.h"
+#include "weft/mpi/communicator.h"
 
 namespace weft::layer_parallel {
 
 class LayerStore {
  public:
-  // `layers` holds at least the rank's own and borrowed ones, by number; others are dropped. Borrowed layers must be
-  // copies with parameters and buffers of their own.
+  // layers: by number; at least this rank's own and borrowed ones. Others are dropped. Borrowed layers must be copies
+  // with separate parameters and buffers.
   LayerStore(const Plan& plan, int rank, std::map<std::int64_t, Layer> layers);
 
   [[nodiscard]] Layer& operator[](std::int64_t number) { return layers_.at(number); }
   [[nodiscard]] bool own(std::int64_t number) const { return own_.contains(number); }
 
-  // Collective. Brings the borrowed layers up to date: their owners send parameters and buffers, packed, if those
-  // changed since they were last sent.
-  void refresh(mpi::Team& team);
+  // Collective. Updates the borrowed layers: their owners send parameters and buffers that changed since the last call.
+  void refresh(Communicator& communicator);
 
-  // Replaces a layer's parameters and buffers where the user's module got new ones.
+  // Replaces a layer's parameter and buffer tensors.
   void rebind(std::int64_t number, Tensors parameters, Tensors buffers);
 
  private:
-  struct Loan {  // from owner to borrower
+  struct Loan {  // a layer that a rank copies from its owner
     std::int64_t layer;
     int peer;
-    std::shared_ptr<std::vector<std::byte>> held;  // the owner's note of what the borrower has
+    std::shared_ptr<std::vector<std::byte>> held;  // on the owner: the values that it last sent
   };
 
   partition::Range own_;

@@ -1,7 +1,7 @@
-// LayerParallel: the layers of a network spread over ranks and evaluated at the same time, with right gradients.
+// LayerParallel: distributes the layers of a network over ranks and evaluates them concurrently.
 //
-// Forward and backward are solved by multigrid in time (weft/multigrid). With enough iterations the result is that of
-// evaluating layer after layer; with fewer it is an approximation whose residual statistics() tells.
+// Multigrid in time (weft/multigrid) solves forward and backward. With enough iterations the result equals that of a
+// sequential evaluation; with fewer it is an approximation, and statistics() reports its residual.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,11 @@
 #include <optional>
 #include <vector>
 
-#include "weft/layer_parallel/ends.h"
 #include "weft/layer_parallel/layer.h"
 #include "weft/layer_parallel/parameters.h"
 #include "weft/layer_parallel/plan.h"
 #include "weft/layer_parallel/problems.h"
-#include "weft/mpi/team.h"
+#include "weft/mpi/communicator.h"
 #include "weft/multigrid/options.h"
 #include "weft/multigrid/solver.h"
 
@@ -28,10 +27,13 @@ struct Options {
   GridOptions backward_grid;
   multigrid::Options forward;
   multigrid::Options backward;
-  Ends ends = Ends::kRoot;
-  Transfers transfers;                        // spatial coarsening; none by default
+  // False: rank 0 holds the input and output; other ranks pass no input, get zeros, and take no part in the gradients
+  // of either. True: every rank passes the same input, gets the output and computes the same loss; the loss counts
+  // once in the gradients.
+  bool replicated = false;
+  Transfers transfers;                        // spatial coarsening; default: none
   std::function<Tensors(double time)> guess;  // for InitialGuess::kCallback of the forward solve
-  bool keep_states = false;                   // states() after forward
+  bool keep_states = false;                   // keep the states of forward for states()
 };
 
 struct Statistics {
@@ -41,10 +43,12 @@ struct Statistics {
 
 class LayerParallel {
  public:
-  // Collective. All layers of the network, in order, on every rank; a rank keeps those it needs.
-  LayerParallel(const std::shared_ptr<mpi::Team>& comm, const std::vector<Layer>& layers, const Options& options);
-  // Collective. Only the layers that Plan gives this rank, by number.
-  LayerParallel(const std::shared_ptr<mpi::Team>& comm, std::int64_t count, std::map<std::int64_t, Layer> layers,
+  // Collective. layers: all layers of the network in order, on every rank; a rank keeps those it needs.
+  // Throws mpi::Disagreement on all ranks if the networks differ or one rank's arguments are invalid.
+  LayerParallel(const std::shared_ptr<Communicator>& comm, const std::vector<Layer>& layers, const Options& options);
+  // Collective. count: the number of layers of the network. layers: those that Plan assigns to this rank, by number.
+  // shared: the parameters that layers of several ranks use.
+  LayerParallel(const std::shared_ptr<Communicator>& comm, std::int64_t count, std::map<std::int64_t, Layer> layers,
                 std::vector<SharedParameter> shared, const Options& options);
   ~LayerParallel();
   LayerParallel(LayerParallel&&) noexcept;
@@ -52,31 +56,31 @@ class LayerParallel {
   LayerParallel(const LayerParallel&) = delete;
   LayerParallel& operator=(const LayerParallel&) = delete;
 
-  // Collective. See Ends for who gives and gets what. `extras` are further tensors that the layers' functions use and
-  // whose gradients are wanted; each rank gets what its own layers contribute. An exception in a layer of any rank is
-  // thrown on all of them as multigrid::SolveError that names rank and layer; the next call works.
-  // `prepare`, if given, is called before this pass evaluates any layer, forward and again backward.
+  // Collective. Evaluates the network; see Options::replicated for the ranks that pass input and get output.
+  // extras: further tensors that the layers use and that need gradients; each rank gets the contribution of its layers.
+  // prepare: called before the forward solve and again before the backward solve evaluate layers.
+  // Throws multigrid::SolveError on all ranks, with rank and layer, if a layer throws; the network stays usable.
   [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras = {}, std::function<void()> prepare = nullptr);
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const Tensors& extras = {});
 
-  // The parameters of this rank's layers, each once: for this rank's optimiser.
+  // The parameters of this rank's layers, each once, for this rank's optimizer.
   [[nodiscard]] const Tensors& parameters() const;
   [[nodiscard]] const Plan& plan() const;
   [[nodiscard]] const Options& options() const;
-  // Takes effect with the next forward; all ranks must do the same. Not tf and not which layers a rank has to hold:
-  // grids with more levels or other factors need a new object.
+  // Replaces the solver options from the next forward on; all ranks must call it with the same options. Other levels or
+  // coarsening factors need a new LayerParallel, because a rank then needs other layers.
   void set_solvers(const multigrid::Options& forward, const multigrid::Options& backward);
   [[nodiscard]] const Statistics& statistics() const;
-  // Point and state for each of this rank's points; after forward, with Options::keep_states.
+  // The number and state of each of this rank's points. Requires Options::keep_states and a forward.
   [[nodiscard]] std::vector<std::pair<std::int64_t, Tensors>> states() const;
-  // Lets go of what keep_states keeps, before the next forward does.
+  // Frees the kept states before the next forward does.
   void release_states();
-  // After a module got other parameter or buffer tensors than it had.
+  // Replaces the parameter and buffer tensors of a layer.
   void rebind(std::int64_t layer, Tensors parameters, Tensors buffers);
 
  private:
   struct Implementation;
-  std::shared_ptr<Implementation> implementation_;  // shared with the graphs of its passes
+  std::shared_ptr<Implementation> implementation_;  // shared with the autograd graphs of its passes
 };
 
 }  // namespace weft::layer_parallel

@@ -35,21 +35,21 @@ void ParameterIndex::add(std::int64_t number, const Tensors& parameters) {
   }
 }
 
-std::vector<SharedParameter> find_shared(const mpi::Team& comm, double tf, const std::vector<Layer>& layers) {
-  if (layers.empty()) return {};  // refused later, by all ranks together
+std::vector<SharedParameter> find_shared(const Communicator& comm, double tf, const std::vector<Layer>& layers) {
+  if (layers.empty()) return {};  // all ranks reject it together, later
   const int rank = comm.rank();
   const Plan plan(static_cast<std::int64_t>(layers.size()), comm.size(), tf, {}, {});
   std::vector<SharedParameter> shared;
   for (const auto& [parameter, ranks] : users_of_parameters(plan, layers)) {
     if (std::all_of(ranks.begin(), ranks.end(), [&](int user) { return user == ranks.front(); })) continue;
     const bool mine = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-    shared.push_back({mine ? parameter : at::Tensor(), Layout::of({parameter}).items.front()});
+    shared.push_back({mine ? parameter : at::Tensor(), StateLayout::of({parameter}).items.front()});
   }
   return shared;
 }
 
 void sum_copies(const std::vector<SharedParameter>& shared, const ParameterIndex& index, Tensors& gradients,
-                mpi::Team& team) {
+                Communicator& communicator) {
   for (const auto& parameter : shared) {
     const auto place = index.places.find(parameter.mine.unsafeGetTensorImpl());
     at::Tensor* mine = place == index.places.end() ? nullptr : &gradients[place->second];
@@ -59,7 +59,7 @@ void sum_copies(const std::vector<SharedParameter>& shared, const ParameterIndex
     {
       const mpi::BlockingScope blocking;
       mpi::all_reduce(sum.data_ptr(), sum.data_ptr(), sum.numel(), collective::datatype_of(sum.scalar_type()),
-                      mpi::ReduceOp::kSum, team.channel(mpi::Direction::kBackward));
+                      mpi::ReduceOp::kSum, communicator.channel(mpi::Direction::kBackward));
     }
     if (mine != nullptr) *mine = sum.to(parameter.mine.device());
   }

@@ -1,4 +1,4 @@
-// The parameters of a rank's layers: each once for its optimiser, and summed where layers of several ranks share one.
+// The parameters of a rank's layers, each once, and the gradient sum of parameters that several ranks share.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 #include "weft/layer_parallel/layer.h"
 #include "weft/layer_parallel/plan.h"
 #include "weft/layer_parallel/states.h"
-#include "weft/mpi/team.h"
+#include "weft/mpi/communicator.h"
 
 namespace weft::layer_parallel {
 
-// Each parameter once, and which of them a layer has.
+// The distinct parameters, and the indices of each layer's parameters among them.
 struct ParameterIndex {
   Tensors unique;
   std::map<std::int64_t, std::vector<std::size_t>> of_layer;
@@ -22,19 +22,19 @@ struct ParameterIndex {
   void add(std::int64_t number, const Tensors& parameters);
 };
 
-// A parameter that layers of several ranks use: each has a copy, and their gradients are summed.
+// A parameter that layers of several ranks use. Each rank has a copy; their gradients are summed.
 struct SharedParameter {
-  at::Tensor mine;  // undefined on ranks that have no copy
-  Layout::Item layout;
+  at::Tensor mine;  // undefined on ranks without a copy
+  StateLayout::Item layout;
 };
 
-// Which parameters layers of several ranks use. All ranks see the whole list of layers, and so agree.
-[[nodiscard]] std::vector<SharedParameter> find_shared(const mpi::Team& comm, double tf,
+// Returns the parameters that layers of several ranks use. All ranks pass all layers and get the same result.
+[[nodiscard]] std::vector<SharedParameter> find_shared(const Communicator& comm, double tf,
                                                        const std::vector<Layer>& layers);
 
-// Collective. Copies of one parameter on several ranks are one parameter: each copy's gradient becomes their sum.
-// `gradients` are those of index.unique.
+// Collective. Replaces the gradient of each copy of a shared parameter by the sum over all copies.
+// gradients: of index.unique.
 void sum_copies(const std::vector<SharedParameter>& shared, const ParameterIndex& index, Tensors& gradients,
-                mpi::Team& team);
+                Communicator& communicator);
 
 }  // namespace weft::layer_parallel

@@ -35,7 +35,8 @@ TimeHierarchy forward_hierarchy(std::int64_t layers, int ranks, double tf, const
   return {layers, ranks, options};
 }
 
-// Time 0 of the adjoint run is the last point; it belongs to the last rank with layers, or to those that have none.
+// The adjoint solve runs backward in time, so its offsets list the ranks in reverse order. Its point 0 is the last
+// point of the forward solve; the last rank that has layers owns it.
 TimeHierarchy adjoint_hierarchy(std::int64_t layers, int ranks, double tf, const GridOptions& grid) {
   HierarchyOptions options = options_for(tf, grid);
   for (int rank = ranks - 1; rank >= 0; --rank) {

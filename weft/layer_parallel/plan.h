@@ -1,9 +1,9 @@
-// Which rank holds which layers, and the time grids of both directions. Pure arithmetic.
+// The distribution of layers over ranks, and the time grids of both directions. Pure arithmetic.
 //
-// Layer k leads from point k to point k + 1. A rank owns the points its layers lead to, so that it takes its own steps
-// forward; in the adjoint run, where time is N - point and ranks count from the other end, it owns the points its
-// layers start from, and takes its own steps again. Coarse steps use the weights of the layer at the beginning of their
-// interval: forward that layer may be another rank's, in the adjoint run it never is.
+// Layer k maps point k to point k + 1. In the forward solve a rank owns the points that its layers map to, so it
+// computes its own steps. In the adjoint solve, time is N - point and ranks count backward: a rank owns the points that
+// its layers start from and again computes its own steps. Coarse steps use the weights of the layer at the start of
+// their interval: in the forward solve it may belong to another rank, in the adjoint solve it never does.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct GridOptions {
 
 class Plan {
  public:
-  // Times run from 0 to `tf`.
+  // tf: the final time; times start at 0. Throws std::invalid_argument if layers < 1.
   Plan(std::int64_t layers, int ranks, double tf, const GridOptions& forward, const GridOptions& backward);
 
   [[nodiscard]] std::int64_t layers() const noexcept { return layers_; }
@@ -33,18 +33,18 @@ class Plan {
   [[nodiscard]] int owner(std::int64_t layer) const {
     return static_cast<int>(partition::owner(layers_, ranks_, layer));
   }
-  // The last rank that holds a layer: the network's output appears there.
+  // The last rank that has a layer; it computes the output of the network.
   [[nodiscard]] int last_rank() const { return owner(layers_ - 1); }
 
   [[nodiscard]] const multigrid::TimeHierarchy& forward() const noexcept { return forward_; }
   [[nodiscard]] const multigrid::TimeHierarchy& adjoint() const noexcept { return adjoint_; }
 
-  // The size of a step that stands for `fine_steps` layers.
+  // The size of a step over `fine_steps` layers.
   [[nodiscard]] double dt(std::int64_t fine_steps = 1) const {
     return tf_ / static_cast<double>(layers_) * static_cast<double>(fine_steps);
   }
 
-  // Layers of other ranks whose weights `rank` needs for its coarse steps forward, ascending.
+  // The layers of other ranks whose weights `rank` needs for coarse steps of the forward solve, ascending.
   [[nodiscard]] std::vector<std::int64_t> borrowed(int rank) const;
 
  private:

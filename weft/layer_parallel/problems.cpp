@@ -15,9 +15,9 @@ using multigrid::State;
 using multigrid::Step;
 
 State TensorProblem::step(const State& u, const Step& step) {
-  if (step.final) remembered_.clear();  // the coarse levels are through
+  if (step.final) cache_.clear();  // the coarse levels are done
   if (step.level == 0) return evaluate(u, step);
-  auto& [from, to] = remembered_[{step.level, step.index}];
+  auto& [from, to] = cache_[{step.level, step.index}];
   if (!from || from.shared() != u.shared()) {
     to = evaluate(u, step);
     from = u;
@@ -56,11 +56,11 @@ Tensors TensorProblem::coarsened(Tensors x, int level) const {
   return x;
 }
 
-ForwardProblem::ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes,
+ForwardProblem::ForwardProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
     : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers), input_(std::move(input)) {}
 
-const Layout& ForwardProblem::layout(std::int64_t fine_index) const { return shapes_.at(fine_index); }
+const StateLayout& ForwardProblem::layout(std::int64_t fine_index) const { return shapes_.at(fine_index); }
 
 State ForwardProblem::initial() { return State::of(input_.x); }
 
@@ -78,11 +78,13 @@ State ForwardProblem::evaluate(const State& u, const Step& step) {
   return State::of(evaluator_.next(layer, recorded, dt));
 }
 
-AdjointProblem::AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes,
+AdjointProblem::AdjointProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
     : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers), input_(std::move(input)) {}
 
-const Layout& AdjointProblem::layout(std::int64_t fine_index) const { return shapes_.at(plan_.layers() - fine_index); }
+const StateLayout& AdjointProblem::layout(std::int64_t fine_index) const {
+  return shapes_.at(plan_.layers() - fine_index);
+}
 
 State AdjointProblem::initial() { return State::of(input_.gradient); }
 
@@ -91,18 +93,18 @@ State AdjointProblem::evaluate(const State& u, const Step& step) {
   const auto& gradient = u.as<Tensors>();
   const Recorded& record = recorded(layer, step);
   if (evaluator_.layer(layer).form != Form::kResidual) {
-    return State::of(pull_back(layer, record, gradient, step.final));
+    return State::of(vector_jacobian_product(layer, record, gradient, step.final));
   }
   const c10::AutoGradMode no_grad(false);
   const double dt = plan_.dt(step.fine_stop - step.fine_start);
-  // Only the weights' gradients need the factor before the product.
-  if (!step.final) return State::of(advance(gradient, pull_back(layer, record, gradient, false), dt));
+  // Only the gradients of the weights need the factor before the product.
+  if (!step.final) return State::of(advance(gradient, vector_jacobian_product(layer, record, gradient, false), dt));
   Tensors scaled;
   for (const auto& tensor : gradient) scaled.push_back(at::mul(tensor, dt));
-  return State::of(advance(gradient, pull_back(layer, record, scaled, true), 1));
+  return State::of(advance(gradient, vector_jacobian_product(layer, record, scaled, true), 1));
 }
 
-// x + dt * f(x) has the same f on every level, and so one graph of it serves them all.
+// For x + dt * f(x), f is the same on every level, so all levels use one graph.
 const Recorded& AdjointProblem::recorded(std::int64_t layer, const Step& step) {
   const Recorded& fine = input_.records->at(layer);
   if (step.level == 0 || (evaluator_.layer(layer).form != Form::kStep && !coarsens())) return fine;
@@ -114,8 +116,9 @@ const Recorded& AdjointProblem::recorded(std::int64_t layer, const Step& step) {
   return place->second;
 }
 
-// The gradients of a recorded evaluation's input; on the last sweep also those of the weights.
-Tensors AdjointProblem::pull_back(std::int64_t layer, const Recorded& recorded, const Tensors& gradient, bool final) {
+// Returns the gradients of the input of a recorded evaluation. On the last sweep it also collects those of the weights.
+Tensors AdjointProblem::vector_jacobian_product(std::int64_t layer, const Recorded& recorded, const Tensors& gradient,
+                                                bool final) {
   using torch::autograd::impl::gradient_edge;
   torch::autograd::edge_list roots, targets;
   torch::autograd::variable_list seeds;
@@ -126,7 +129,7 @@ Tensors AdjointProblem::pull_back(std::int64_t layer, const Recorded& recorded, 
   }
   for (const auto& leaf : recorded.input) targets.push_back(gradient_edge(leaf));
   const auto& parameters = evaluator_.layer(layer).parameters;
-  std::vector<std::size_t> wanted;  // which of the parameters and extras
+  std::vector<std::size_t> wanted;  // indices of the parameters and extras that require grad
   const auto ask_for = [&](const at::Tensor& tensor, std::size_t number) {
     if (!tensor.requires_grad()) return;
     wanted.push_back(number);

@@ -1,4 +1,4 @@
-// The network and its adjoint as time stepping problems for the multigrid solver.
+// The network and its adjoint as time-stepping problems for the multigrid solver.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,29 @@
 #include "weft/layer_parallel/plan.h"
 #include "weft/layer_parallel/shapes.h"
 #include "weft/layer_parallel/states.h"
-#include "weft/multigrid/problem.h"
+#include "weft/multigrid/problem/problem.h"
 
 namespace weft::layer_parallel {
 
-// Layers that a pass evaluated on its last sweep, by number, with their graphs.
+// The evaluations of a pass on its last sweep, with their graphs, by layer number.
 using Records = std::map<std::int64_t, Recorded>;
 
-// Spatial coarsening, where the user gives it: a state of level `level` for the next coarser one, and back.
+// Optional spatial coarsening: maps a state of level `level` to the next coarser level, and back.
 struct Transfers {
   using Function = std::function<Tensors(const Tensors&, int level)>;
   Function coarsen;
   Function refine;
 };
 
-// Tensors as states: all that both directions have in common.
+// The common part of both directions: operations on states of tensors.
 class TensorProblem : public multigrid::Problem {
  public:
-  TensorProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes, const Transfers& transfers)
+  TensorProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
+                const Transfers& transfers)
       : plan_(plan), evaluator_(evaluator), shapes_(shapes), codec_(std::move(codec)), transfers_(transfers) {}
 
-  // A coarse step from a state it was just taken from is not evaluated again: the residual of a coarse point and the
-  // relaxation that follows it ask for the same ones, and so does an iteration after one that skipped the way down.
+  // Caches the last evaluation of each coarse step: the residual of a coarse point and the following relaxation need
+  // the same step, and so does an iteration after one that skipped the downward sweep.
   multigrid::State step(const multigrid::State& u, const multigrid::Step& step) final;
   multigrid::State combine(double a, multigrid::State x, double b, multigrid::State y) override;
   double norm(const multigrid::State& u) override;
@@ -47,69 +48,72 @@ class TensorProblem : public multigrid::Problem {
  protected:
   [[nodiscard]] virtual multigrid::State evaluate(const multigrid::State& u, const multigrid::Step& step) = 0;
   [[nodiscard]] bool coarsens() const { return static_cast<bool>(transfers_.coarsen); }
-  // What a state looks like at a fine point of the problem's own time.
-  [[nodiscard]] virtual const Layout& layout(std::int64_t fine_index) const = 0;
-  // A fine state as it looks on `level`.
+  // The layout of the state at a fine point, in the problem's own time.
+  [[nodiscard]] virtual const StateLayout& layout(std::int64_t fine_index) const = 0;
+  // Coarsens a fine state to `level`.
   [[nodiscard]] Tensors coarsened(Tensors x, int level) const;
 
   const Plan& plan_;
-  Evaluator& evaluator_;
+  LayerEvaluator& evaluator_;
   const Shapes& shapes_;
 
  private:
-  struct Taken {
+  struct CachedStep {
     multigrid::State from, to;
   };
   Codec codec_;
   const Transfers& transfers_;
-  std::map<std::pair<int, std::int64_t>, Taken> remembered_;  // the last of each coarse step, by level and index
+  std::map<std::pair<int, std::int64_t>, CachedStep>
+      cache_;  // the last evaluation of each coarse step, by level and index
 };
 
 class ForwardProblem final : public TensorProblem {
  public:
   struct Input {
-    Tensors x;                                  // at point 0; used on its owner only
+    Tensors x;                                  // state at point 0; only the point's owner uses it
     std::function<Tensors(double time)> guess;  // for InitialGuess::kCallback
-    Records* records = nullptr;                 // filled on the last sweep, if given
+    Records* records = nullptr;                 // filled on the last sweep unless null
   };
-  ForwardProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes, const Transfers& transfers,
-                 Input input);
+  ForwardProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
+                 const Transfers& transfers, Input input);
 
   multigrid::State initial() override;
   multigrid::State guess(const multigrid::Place& place) override;
 
  private:
   [[nodiscard]] multigrid::State evaluate(const multigrid::State& u, const multigrid::Step& step) override;
-  [[nodiscard]] const Layout& layout(std::int64_t fine_index) const override;
+  [[nodiscard]] const StateLayout& layout(std::int64_t fine_index) const override;
 
   Input input_;
 };
 
-// Steps gradients backward by vector-Jacobian products. Time is counted from the network's end.
+// Propagates gradients backward by vector-Jacobian products. Time counts from the end of the network.
 class AdjointProblem final : public TensorProblem {
  public:
-  // Called on the last sweep with the gradients of a layer's parameters, and of the extra tensors; some are undefined.
+  // Called on the last sweep with the gradients of a layer's parameters and of the extra tensors; some may be
+  // undefined.
   using Collect = std::function<void(std::int64_t layer, const Tensors& gradients)>;
   struct Input {
-    Tensors gradient;         // at the network's end; used on its owner only
-    Records* records;         // of the forward pass
-    const Tensors* extras;    // further tensors whose gradients are wanted
-    bool keep_graph = false;  // another backward pass will follow
+    Tensors gradient;         // gradient at the end of the network; only the owner of that point uses it
+    Records* records;         // records of the forward pass
+    const Tensors* extras;    // further tensors that need gradients
+    bool keep_graph = false;  // keep the autograd graph for another backward pass
     Collect collect;
   };
-  AdjointProblem(const Plan& plan, Evaluator& evaluator, Codec codec, const Shapes& shapes, const Transfers& transfers,
-                 Input input);
+  AdjointProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
+                 const Transfers& transfers, Input input);
 
   multigrid::State initial() override;
 
  private:
   [[nodiscard]] multigrid::State evaluate(const multigrid::State& u, const multigrid::Step& step) override;
-  [[nodiscard]] const Layout& layout(std::int64_t fine_index) const override;
+  [[nodiscard]] const StateLayout& layout(std::int64_t fine_index) const override;
   [[nodiscard]] const Recorded& recorded(std::int64_t layer, const multigrid::Step& step);
-  [[nodiscard]] Tensors pull_back(std::int64_t layer, const Recorded& recorded, const Tensors& gradient, bool final);
+  [[nodiscard]] Tensors vector_jacobian_product(std::int64_t layer, const Recorded& recorded, const Tensors& gradient,
+                                                bool final);
 
   Input input_;
-  // Coarse steps of layers that see the step size are other functions than the fine ones.
+  // Evaluations of coarse steps, for layers whose function depends on the step size.
   std::map<std::pair<int, std::int64_t>, Recorded> coarse_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using partition::scramble;
 
-// Neighbouring layers and passes must not give neighbouring seeds.
+// Adjacent layers and passes must not have adjacent seeds.
 std::uint64_t seed_for(const RandomSource& source, std::int64_t layer) noexcept {
   return scramble(scramble(scramble(source.seed) + source.pass) + static_cast<std::uint64_t>(layer));
 }

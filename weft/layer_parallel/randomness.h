@@ -1,4 +1,4 @@
-// Random numbers that belong to a layer and a pass: dropout is then a fixed function within a pass, new in the next.
+// Random numbers per layer and pass: dropout is a pure function within a pass and differs between passes.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -11,17 +11,16 @@
 
 namespace weft::layer_parallel {
 
-// Which numbers a pass uses. The same on all ranks, so that masks do not depend on the split.
+// Identifies the random numbers of a pass. Equal on all ranks, so that dropout masks do not depend on the distribution.
 struct RandomSource {
-  std::uint64_t seed = 0;  // torch's initial seed on the first rank
+  std::uint64_t seed = 0;  // torch's initial seed on rank 0
   std::uint64_t pass = 0;
 
-  // What torch's default generator was last seeded with.
+  // The last seed of torch's default generator.
   [[nodiscard]] static std::uint64_t initial_seed();
 };
 
-// While it lives, layers draw from torch's default generators as `begin` sets them; afterwards those go on for the user
-// as if nothing had been drawn.
+// Seeds torch's default generators for each layer while it is alive. The destructor restores their state.
 class RandomScope {
  public:
   RandomScope(const RandomSource& source, c10::Device device);
@@ -29,12 +28,12 @@ class RandomScope {
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
-  // From here on the numbers of this layer, from their beginning.
+  // Restarts the random numbers of this layer.
   void begin(std::int64_t layer);
 
  private:
   RandomSource source_;
-  // Each with its state as the user left it.
+  // The generators with their original states.
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;
 };
 

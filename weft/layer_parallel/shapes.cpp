@@ -6,24 +6,26 @@
 #include <string>
 #include <utility>
 
-#include "weft/collective/call.h"
-#include "weft/layer_parallel/ends.h"
+#include "weft/collective/autograd/call.h"
+#include "weft/layer_parallel/state_transfer.h"
 
 namespace weft::layer_parallel {
 namespace {
 
-using collective::Negotiation;
+using collective::CollectiveCall;
 using collective::Signature;
 using multigrid::TimeHierarchy;
 
 constexpr const char* kName = "layer_parallel shapes";
 
-Layout after(std::int64_t layer, const Layout& before, const Plan& plan, Evaluator& evaluator, at::Device device) {
-  return Layout::of(evaluator.next(layer, before.zeros(device), plan.dt(), Buffers::kRestore));
+StateLayout after(std::int64_t layer, const StateLayout& before, const Plan& plan, LayerEvaluator& evaluator,
+                  at::Device device) {
+  return StateLayout::of(evaluator.next(layer, before.zeros(device), plan.dt(), Buffers::kRestore));
 }
 
-// A layer that cannot take the input may still fit where it stands: that is no failure yet.
-bool all_keep(const Layout& input, partition::Range own, const Plan& plan, Evaluator& evaluator, at::Device device) {
+// A layer that rejects the network's input may accept its actual input, so an exception is not an error yet.
+bool all_preserve(const StateLayout& input, partition::Range own, const Plan& plan, LayerEvaluator& evaluator,
+                  at::Device device) {
   try {
     for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
       if (after(layer, input, plan, evaluator, device) != input) return false;
@@ -34,7 +36,7 @@ bool all_keep(const Layout& input, partition::Range own, const Plan& plan, Evalu
   return true;
 }
 
-std::vector<std::int64_t> encode(const std::vector<Layout>& layouts) {
+std::vector<std::int64_t> encode(const std::vector<StateLayout>& layouts) {
   std::vector<std::int64_t> numbers;
   for (const auto& layout : layouts) {
     const auto more = layout.encode();
@@ -44,46 +46,47 @@ std::vector<std::int64_t> encode(const std::vector<Layout>& layouts) {
   return numbers;
 }
 
-void append(const std::vector<std::int64_t>& numbers, std::vector<Layout>& layouts) {
+void append(const std::vector<std::int64_t>& numbers, std::vector<StateLayout>& layouts) {
   for (std::size_t i = 0; i < numbers.size(); i += static_cast<std::size_t>(numbers[i]) + 1) {
-    layouts.push_back(Layout::decode(&numbers[i + 1]));
+    layouts.push_back(StateLayout::decode(&numbers[i + 1]));
   }
 }
 
-// A coarse step is taken with its first layer only.
-void require_coarse_steps_fit(const TimeHierarchy& grid, bool adjoint, const std::vector<Layout>& points) {
+// A coarse step evaluates only the first of its layers.
+void require_coarse_steps_fit(const TimeHierarchy& grid, bool adjoint, const std::vector<StateLayout>& points) {
   const auto layers = static_cast<std::int64_t>(points.size()) - 1;
   for (int level = 1; level < grid.levels(); ++level) {
     for (std::int64_t index = 0; index < grid.steps(level); ++index) {
       const multigrid::Step step = grid.step(level, index);
       const std::int64_t first = adjoint ? layers - step.fine_stop : step.fine_start;
       const std::int64_t last = adjoint ? layers - step.fine_start : step.fine_stop;
-      const Layout& one = points[static_cast<std::size_t>(first) + 1];
-      const Layout& all = points[static_cast<std::size_t>(last)];
-      TORCH_CHECK(one == all, "weft: layers ", first, " to ", last - 1, " lead to a state ", all.describe(),
+      const StateLayout& one = points[static_cast<std::size_t>(first) + 1];
+      const StateLayout& all = points[static_cast<std::size_t>(last)];
+      TORCH_CHECK(one == all, "weft: layers ", first, " to ", last - 1, " return a state ", all.describe(),
                   ", but level ", level, adjoint ? " of the backward solve" : " of the forward solve",
-                  " takes them in one step with layer ", first, " alone, which leads to ", one.describe(),
-                  ". Layers that change the state's shape or type must ", "stand at multiples of ",
+                  " replaces them by one step with layer ", first, ", which returns ", one.describe(),
+                  ". Layers that change the state's shape or type must be at multiples of ",
                   grid.stride(grid.coarsest()), adjoint ? ", counted from the end" : "",
-                  "; or use one level, or put them before or behind (compose)");
+                  "; or use one level, or move them before or after the network (compose)");
     }
   }
 }
 
 }  // namespace
 
-Shapes learn_shapes(const Layout& input, const Plan& plan, Evaluator& evaluator, at::Device device, mpi::Team& team) {
+Shapes learn_shapes(const StateLayout& input, const Plan& plan, LayerEvaluator& evaluator, at::Device device,
+                    Communicator& communicator) {
   const auto describe = [] { return std::string(kName); };
   {
-    Negotiation talk(kName, team.id());
-    const bool keep = all_keep(input, plan.layers_of(team.rank()), plan, evaluator, device);
-    if (talk.agree(Signature(kName), keep ? 0 : 1, describe).value_max == 0) return {input, {}};
+    CollectiveCall call(kName, communicator.id());
+    const bool keep = all_preserve(input, plan.layers_of(communicator.rank()), plan, evaluator, device);
+    if (call.agree(Signature(kName), keep ? 0 : 1, describe).value_max == 0) return {input, {}};
   }
   Shapes shapes{input, {input}};
   std::exception_ptr failure;
   for (int rank = 0; rank <= plan.last_rank(); ++rank) {
-    std::vector<Layout> found;
-    if (team.rank() == rank) {
+    std::vector<StateLayout> found;
+    if (communicator.rank() == rank) {
       const partition::Range own = plan.layers_of(rank);
       try {
         for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
@@ -94,18 +97,18 @@ Shapes learn_shapes(const Layout& input, const Plan& plan, Evaluator& evaluator,
         found.clear();
       }
     }
-    const auto numbers = announce(encode(found), rank, team);
-    if (numbers.empty()) break;  // that rank failed
+    const auto numbers = broadcast_numbers(encode(found), rank, communicator);
+    if (numbers.empty()) break;  // the rank failed
     append(numbers, shapes.points);
   }
-  Negotiation talk(kName, team.id());
-  talk.check([&] {
+  CollectiveCall call(kName, communicator.id());
+  call.check([&] {
     if (failure) std::rethrow_exception(failure);
     if (static_cast<std::int64_t>(shapes.points.size()) != plan.layers() + 1) return;
     require_coarse_steps_fit(plan.forward(), false, shapes.points);
     require_coarse_steps_fit(plan.adjoint(), true, shapes.points);
   });
-  talk.agree(Signature(kName), 0, describe);
+  call.agree(Signature(kName), 0, describe);
   return shapes;
 }
 

@@ -16,15 +16,15 @@
 namespace weft::layer_parallel {
 namespace {
 
-std::int64_t bytes_of(const Layout::Item& item) {
+std::int64_t bytes_of(const StateLayout::Item& item) {
   return c10::multiply_integers(item.sizes) * static_cast<std::int64_t>(c10::elementSize(item.type));
 }
 
-// Tensors start at multiples of this in a message, so that they can be used where they lie.
+// Alignment of tensors in a message, so that a state can use the memory of the message.
 constexpr std::int64_t kAlignment = 64;
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-std::int64_t payload_bytes(const Layout& layout) {
+std::int64_t payload_bytes(const StateLayout& layout) {
   std::int64_t total = 0;
   for (const auto& item : layout.items) total += aligned(bytes_of(item));
   return total;
@@ -39,7 +39,7 @@ void write(const Tensors& state, std::byte* to) {
   }
 }
 
-// Whether a sum with `other` may be written into `tensor`: nobody else sees its memory, and the sum looks like it.
+// True if a sum with `other` may overwrite `tensor`: nothing else refers to its memory, and the layouts are equal.
 bool may_hold(const at::Tensor& tensor, const at::Tensor& other) {
   return tensor.use_count() == 1 && tensor.has_storage() && tensor.storage().use_count() == 1 &&
          !tensor.requires_grad() && tensor.is_contiguous() && tensor.sizes() == other.sizes() &&
@@ -48,13 +48,13 @@ bool may_hold(const at::Tensor& tensor, const at::Tensor& other) {
 
 }  // namespace
 
-Layout Layout::of(const Tensors& state) {
-  Layout layout;
+StateLayout StateLayout::of(const Tensors& state) {
+  StateLayout layout;
   for (const auto& tensor : state) layout.items.push_back({tensor.scalar_type(), tensor.sizes().vec()});
   return layout;
 }
 
-std::vector<std::int64_t> Layout::encode() const {
+std::vector<std::int64_t> StateLayout::encode() const {
   std::vector<std::int64_t> numbers{static_cast<std::int64_t>(items.size())};
   for (const auto& item : items) {
     numbers.push_back(static_cast<std::int64_t>(item.type));
@@ -64,8 +64,8 @@ std::vector<std::int64_t> Layout::encode() const {
   return numbers;
 }
 
-Layout Layout::decode(const std::int64_t* numbers) {
-  Layout layout;
+StateLayout StateLayout::decode(const std::int64_t* numbers) {
+  StateLayout layout;
   layout.items.resize(static_cast<std::size_t>(*numbers++));
   for (auto& item : layout.items) {
     item.type = static_cast<at::ScalarType>(*numbers++);
@@ -76,18 +76,18 @@ Layout Layout::decode(const std::int64_t* numbers) {
   return layout;
 }
 
-std::int64_t Layout::bytes() const {
-  // A single tensor travels from and to its own memory, without gaps.
+std::int64_t StateLayout::bytes() const {
+  // A single tensor is sent from and received into its own memory, without padding.
   return items.size() == 1 ? bytes_of(items.front()) : payload_bytes(*this);
 }
 
-Tensors Layout::zeros(at::Device device) const {
+Tensors StateLayout::zeros(at::Device device) const {
   Tensors state;
   for (const auto& item : items) state.push_back(at::zeros(item.sizes, at::TensorOptions(device).dtype(item.type)));
   return state;
 }
 
-std::string Layout::describe() const {
+std::string StateLayout::describe() const {
   std::string text = "(";
   for (const auto& item : items) {
     if (text.size() > 1) text += ", ";
@@ -100,11 +100,11 @@ std::string Layout::describe() const {
 }
 
 void require_state(const Tensors& state, const char* what) {
-  TORCH_CHECK(!state.empty(), "weft: expected ", what, " of at least one tensor, got none");
+  TORCH_CHECK(!state.empty(), "weft: expected ", what, " of at least one tensor, got an empty list");
   for (const auto& tensor : state) {
     TORCH_CHECK(tensor.defined() && (tensor.is_floating_point() || tensor.is_complex()), "weft: expected ", what,
-                " of floating or complex tensors, got ",
-                tensor.defined() ? c10::toString(tensor.scalar_type()) : "an undefined one");
+                " of floating-point or complex tensors, got ",
+                tensor.defined() ? c10::toString(tensor.scalar_type()) : "an undefined tensor");
   }
 }
 
@@ -124,8 +124,8 @@ Tensors combine(double a, const Tensors& x, double b, const Tensors& y) {
 }
 
 Tensors advance(const Tensors& x, Tensors y, double dt) {
-  TORCH_CHECK(x.size() == y.size(), "weft: a layer in x + dt * layer(x) was given a state of ", x.size(),
-              " tensors and returned ", y.size());
+  TORCH_CHECK(x.size() == y.size(), "weft: a layer in x + dt * layer(x) got a state of ", x.size(),
+              " tensors but returned ", y.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (may_hold(y[i], x[i])) {
       at::add_out(y[i], x[i], y[i], dt);
@@ -161,14 +161,14 @@ std::optional<std::int64_t> Codec::bytes() const { return alike_ ? std::optional
 
 multigrid::Packed Codec::pack(const Tensors& state) const {
   if (alike_) {
-    const Layout layout = Layout::of(state);
-    TORCH_CHECK(layout == *alike_, "weft: a state ", layout.describe(), " appeared where all are ", alike_->describe());
+    const StateLayout layout = StateLayout::of(state);
+    TORCH_CHECK(layout == *alike_, "weft: expected a state ", alike_->describe(), ", got ", layout.describe());
     if (state.size() == 1) {
       auto readable = std::make_shared<at::Tensor>(state.front().cpu().contiguous());
       return {{static_cast<const std::byte*>(readable->const_data_ptr()), readable->nbytes()}, readable};
     }
   }
-  const Layout layout = Layout::of(state);
+  const StateLayout layout = StateLayout::of(state);
   std::vector<std::int64_t> label;
   if (!alike_) {
     label = layout.encode();
@@ -183,7 +183,7 @@ multigrid::Packed Codec::pack(const Tensors& state) const {
 
 Tensors Codec::unpack(multigrid::Packed message) const {
   const std::byte* data = message.bytes.data();
-  Layout layout;
+  StateLayout layout;
   if (alike_) {
     layout = *alike_;
   } else {
@@ -191,13 +191,13 @@ Tensors Codec::unpack(multigrid::Packed message) const {
     std::memcpy(&length, data, sizeof length);
     std::vector<std::int64_t> label(static_cast<std::size_t>(length));
     std::memcpy(label.data(), data + sizeof length, label.size() * sizeof(std::int64_t));
-    layout = Layout::decode(label.data());
+    layout = StateLayout::decode(label.data());
     data += aligned((length + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)));
   }
   Tensors state;
   for (const auto& item : layout.items) {
     const auto options = at::TensorOptions().dtype(item.type);
-    // The state is immutable, so the message's memory, which only it holds, serves as it is.
+    // The state is immutable and the only owner of the message's memory, so it can use that memory.
     auto* memory = const_cast<std::byte*>(data);  // NOLINT
     at::Tensor tensor = bytes_of(item) == 0
                             ? at::empty(item.sizes, options)

@@ -1,4 +1,4 @@
-// Arithmetic on states of tensors, and how they become bytes and tensors again.
+// Arithmetic on states of tensors, and their serialization.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "weft/layer_parallel/layer.h"
-#include "weft/multigrid/problem.h"
+#include "weft/multigrid/problem/problem.h"
 
 namespace weft::layer_parallel {
 
-// Shapes and types of a state's tensors; what a rank must know to make or receive one.
-struct Layout {
+// Shapes and types of a state's tensors, to create or receive one.
+struct StateLayout {
   struct Item {
     at::ScalarType type;
     std::vector<std::int64_t> sizes;
@@ -24,43 +24,43 @@ struct Layout {
   };
   std::vector<Item> items;
 
-  [[nodiscard]] static Layout of(const Tensors& state);
-  // As numbers, for sending, and back.
+  [[nodiscard]] static StateLayout of(const Tensors& state);
+  // Converts to integers for messages; decode() converts back.
   [[nodiscard]] std::vector<std::int64_t> encode() const;
-  [[nodiscard]] static Layout decode(const std::int64_t* numbers);
+  [[nodiscard]] static StateLayout decode(const std::int64_t* numbers);
 
   [[nodiscard]] std::int64_t bytes() const;
   [[nodiscard]] Tensors zeros(at::Device device) const;
-  // "(float32[2, 3], float32[4])".
+  // Returns text such as "(float32[2, 3], float32[4])".
   [[nodiscard]] std::string describe() const;
-  friend bool operator==(const Layout&, const Layout&) = default;
+  friend bool operator==(const StateLayout&, const StateLayout&) = default;
 };
 
-// Throws (TORCH_CHECK) unless it is one or more defined tensors of a floating or complex type.
+// Throws (TORCH_CHECK) unless `state` has at least one tensor, all of floating-point or complex types.
 void require_state(const Tensors& state, const char* what);
 
 // a x + b y.
 [[nodiscard]] Tensors combine(double a, const Tensors& x, double b, const Tensors& y);
-// x + dt * y, tensor by tensor; in y's memory where the caller alone holds it: fresh memory costs page faults.
+// x + dt * y for each tensor. Reuses the memory of y if nothing else refers to it: fresh memory costs page faults.
 [[nodiscard]] Tensors advance(const Tensors& x, Tensors y, double dt);
 [[nodiscard]] double norm(const Tensors& x);
 [[nodiscard]] bool finite(const Tensors& x);
 [[nodiscard]] Tensors detached(const Tensors& x);
 
-// States as messages. If all are alike they travel bare; otherwise each says what it is.
+// Converts states to messages. If all states have one layout, messages omit it; otherwise each contains its layout.
 class Codec {
  public:
-  Codec(std::optional<Layout> alike, at::Device device) : alike_(std::move(alike)), device_(device) {}
+  Codec(std::optional<StateLayout> alike, at::Device device) : alike_(std::move(alike)), device_(device) {}
 
-  // The length of every message, if all are alike.
+  // The length of every message if all states have one layout.
   [[nodiscard]] std::optional<std::int64_t> bytes() const;
   [[nodiscard]] multigrid::Packed pack(const Tensors& state) const;
-  // The tensors may keep using the message's memory.
+  // The tensors may use the memory of the message.
   [[nodiscard]] Tensors unpack(multigrid::Packed message) const;
   [[nodiscard]] at::Device device() const noexcept { return device_; }
 
  private:
-  std::optional<Layout> alike_;
+  std::optional<StateLayout> alike_;
   at::Device device_;
 };
 

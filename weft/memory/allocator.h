@@ -1,15 +1,16 @@
-// Torch's host tensors in reused memory: an allocator for torch on top of the process's pool, opt-in.
+// An opt-in CPU allocator for torch that takes its memory from the process-wide block pool.
 #pragma once
 
 #include "weft/memory/block_pool.h"
 
 namespace weft::memory {
 
-// From now on torch's allocations of kSmallestBlock and more come from BlockPool::of_process(), oneDNN's among them.
-// Tensors that exist are not touched. To be called between computations: torch itself does not lock its allocator.
-// Throws (TORCH_CHECK) where a foreign allocator is in place that cannot work without contexts.
+// Redirects torch's allocations of at least kSmallestBlock bytes, including those of oneDNN, to
+// BlockPool::of_process(). Existing tensors keep their memory. Call it between computations: torch does not lock its
+// allocator. Throws c10::Error for invalid limits, or if another allocator is installed that does not support raw
+// allocation.
 void start_pooling(Limits limits = {});
-// Torch's own allocator again, and what is free goes back to the system. Tensors out of the pool stay valid.
+// Restores torch's previous behaviour and returns free blocks to the system. Tensors from the pool stay valid.
 void stop_pooling();
 [[nodiscard]] bool is_pooling() noexcept;
 

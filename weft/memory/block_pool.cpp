@@ -1,18 +1,20 @@
 #include "weft/memory/block_pool.h"
 
 #include <pthread.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <tuple>
 
 #include "weft/memory/pages.h"
 
 namespace weft::memory {
 namespace {
 
-// Capacities are powers of two and the three steps between: at most a quarter is wasted, and sizes that vary a little
-// from call to call still meet again. Pages of the waste are never touched, so that they cost addresses only.
+// Rounds up to a power of two or one of three steps between two powers. This wastes at most a quarter, and requests of
+// slightly different sizes share blocks. The wasted pages are never touched and use only address space.
 std::size_t capacity_for(std::size_t bytes) {
   const std::size_t step = std::max(std::bit_floor(bytes) / 4, kAlignment);
   return (bytes + step - 1) / step * step;
@@ -20,18 +22,26 @@ std::size_t capacity_for(std::size_t bytes) {
 
 std::int64_t signed_bytes(std::size_t bytes) { return static_cast<std::int64_t>(bytes); }
 
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def("pool_statistics", [] {
+    const Statistics s = BlockPool::of_process().statistics();
+    return std::tuple(s.live_bytes, s.cached_bytes, s.peak_bytes, s.hits, s.misses, s.evictions);
+  });
+  m.def("empty_pool", [] { BlockPool::of_process().trim(); });
+}
+
 }  // namespace
 
 BlockPool& BlockPool::of_process() {
   static BlockPool* const pool = [] {
     auto* made = new BlockPool();
-    made->hold_during_forks();
+    made->lock_during_forks();
     return made;
   }();
   return *pool;
 }
 
-void* BlockPool::take(std::size_t bytes) {
+void* BlockPool::allocate(std::size_t bytes) {
   const std::size_t capacity = capacity_for(bytes);
   if (void* data = reuse(capacity)) return data;
   void* data = allocate_pages(capacity);
@@ -40,7 +50,7 @@ void* BlockPool::take(std::size_t bytes) {
     data = allocate_pages(capacity);
   }
   if (data == nullptr) throw std::bad_alloc();
-  return remember(data, capacity);
+  return add_live_block(data, capacity);
 }
 
 void* BlockPool::reuse(std::size_t capacity) {
@@ -48,9 +58,9 @@ void* BlockPool::reuse(std::size_t capacity) {
   const auto found = free_.find(capacity);
   if (found == free_.end() || found->second.empty()) {
     ++statistics_.misses;
-    // Room is made first, or old and new memory would be held at once.
+    // Evicts before allocating; otherwise the pool would briefly exceed its limit.
     statistics_.peak_bytes = std::max(statistics_.peak_bytes, statistics_.live_bytes + signed_bytes(capacity));
-    evict(most_held() - signed_bytes(capacity));
+    evict(max_bytes() - signed_bytes(capacity));
     return nullptr;
   }
   void* data = found->second.back();
@@ -63,7 +73,7 @@ void* BlockPool::reuse(std::size_t capacity) {
   return data;
 }
 
-void* BlockPool::remember(void* data, std::size_t capacity) {
+void* BlockPool::add_live_block(void* data, std::size_t capacity) {
   const std::lock_guard lock(mutex_);
   try {
     blocks_.insert_or_assign(data, Block{capacity, 0, true});
@@ -75,7 +85,7 @@ void* BlockPool::remember(void* data, std::size_t capacity) {
   return data;
 }
 
-bool BlockPool::give_back(void* data) noexcept {
+bool BlockPool::deallocate(void* data) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(data);
   if (found == blocks_.end() || !found->second.in_use) return false;
@@ -84,7 +94,7 @@ bool BlockPool::give_back(void* data) noexcept {
   statistics_.live_bytes -= signed_bytes(capacity);
   try {
     free_[capacity].push_back(data);
-  } catch (...) {  // no memory for the list: then this block is what the system needs
+  } catch (...) {  // no memory for the list entry; release the block instead
     blocks_.erase(found);
     free_pages(data, capacity);
     return true;
@@ -92,17 +102,17 @@ bool BlockPool::give_back(void* data) noexcept {
   block.in_use = false;
   block.freed_at = ++clock_;
   statistics_.cached_bytes += signed_bytes(capacity);
-  evict(most_held());
+  evict(max_bytes());
   return true;
 }
 
-std::int64_t BlockPool::most_held() const noexcept {
+std::int64_t BlockPool::max_bytes() const noexcept {
   const auto of_peak = static_cast<std::int64_t>(limits_.of_peak * static_cast<double>(statistics_.peak_bytes));
   return std::max(of_peak, limits_.at_least);
 }
 
-void BlockPool::evict(std::int64_t most) noexcept {
-  while (statistics_.live_bytes + statistics_.cached_bytes > most && statistics_.cached_bytes > 0) {
+void BlockPool::evict(std::int64_t max) noexcept {
+  while (statistics_.live_bytes + statistics_.cached_bytes > max && statistics_.cached_bytes > 0) {
     std::deque<void*>* oldest = nullptr;
     std::uint64_t age = 0;
     for (auto& [capacity, blocks] : free_) {
@@ -113,12 +123,12 @@ void BlockPool::evict(std::int64_t most) noexcept {
         age = freed_at;
       }
     }
-    give_to_system(*oldest);
+    release_oldest(*oldest);
     ++statistics_.evictions;
   }
 }
 
-void BlockPool::give_to_system(std::deque<void*>& blocks) noexcept {
+void BlockPool::release_oldest(std::deque<void*>& blocks) noexcept {
   void* data = blocks.front();
   blocks.pop_front();
   const auto found = blocks_.find(data);
@@ -131,7 +141,7 @@ void BlockPool::give_to_system(std::deque<void*>& blocks) noexcept {
 void BlockPool::trim() noexcept {
   const std::lock_guard lock(mutex_);
   for (auto& [capacity, blocks] : free_) {
-    while (!blocks.empty()) give_to_system(blocks);
+    while (!blocks.empty()) release_oldest(blocks);
   }
   free_.clear();
   statistics_.peak_bytes = statistics_.live_bytes;
@@ -140,7 +150,7 @@ void BlockPool::trim() noexcept {
 void BlockPool::set_limits(Limits limits) noexcept {
   const std::lock_guard lock(mutex_);
   limits_ = limits;
-  evict(most_held());
+  evict(max_bytes());
 }
 
 Limits BlockPool::limits() const {
@@ -153,8 +163,8 @@ Statistics BlockPool::statistics() const {
   return statistics_;
 }
 
-// A thread that the child does not have could hold the lock at the moment of the fork.
-void BlockPool::hold_during_forks() {
+// Without this, a child could inherit the mutex locked by a thread that does not exist in the child.
+void BlockPool::lock_during_forks() {
   pthread_atfork([] { of_process().mutex_.lock(); }, [] { of_process().mutex_.unlock(); },
                  [] { of_process().mutex_.unlock(); });
 }

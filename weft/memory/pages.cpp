@@ -7,7 +7,7 @@
 namespace weft::memory {
 namespace {
 
-constexpr std::size_t kMapped = std::size_t{1} << 20;
+constexpr std::size_t kMapped = std::size_t{1} << 20;  // blocks of at least this size use mmap
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Memory straight from the system, and back to it.
+// Allocates memory from the system, bypassing malloc for large blocks.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@ namespace weft::memory {
 
 inline constexpr std::size_t kAlignment = 64;
 
-// Aligned to kAlignment; null where there is none. Large blocks are mapped on their own, so that giving one back really
-// gives it back: malloc would keep it wherever something else lies behind it.
+// Returns memory aligned to kAlignment, or null on failure. Each large block has its own mapping, so that free_pages()
+// always returns it to the system; malloc keeps memory that lies below other allocations.
 [[nodiscard]] void* allocate_pages(std::size_t bytes) noexcept;
 void free_pages(void* data, std::size_t bytes) noexcept;
 

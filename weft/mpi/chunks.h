@@ -1,4 +1,4 @@
-// Cutting transfers into pieces whose counts MPI's int parameters can hold.
+// Splits transfers into chunks whose counts fit MPI's int parameters.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace weft::mpi {
 
-// Calls piece(first, count) for consecutive pieces of at most Options::max_count elements; once, with count 0,
-// for an empty transfer, because collectives must be called by all ranks whatever their size.
+// Calls piece(first, count) for consecutive chunks of at most Options::max_count elements. An empty transfer gives one
+// call with count 0, because all ranks must call a collective even if they have no elements.
 template <class Piece>
 void for_each_chunk(std::int64_t total, Piece&& piece) {
   const std::int64_t limit = options().max_count;
@@ -37,7 +37,7 @@ void for_each_chunk(std::int64_t total, Piece&& piece) {
 [[nodiscard]] inline bool all_equal(std::span<const std::int64_t> counts) noexcept {
   return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
 }
-// Whether counts and the displacements made from them fit into one MPI call.
+// Whether the counts and their displacements fit into one MPI call.
 [[nodiscard]] inline bool fits(std::span<const std::int64_t> counts) noexcept {
   return total_of(counts) <= options().max_count;
 }

@@ -9,7 +9,7 @@
 namespace weft::mpi {
 namespace {
 
-// MPI's int arrays for counts that fit.
+// Counts and displacements as MPI's int arrays.
 struct IntCounts {
   std::vector<int> counts;
   std::vector<int> starts;
@@ -25,7 +25,7 @@ std::int64_t count_of(Counts counts, int rank) { return counts[static_cast<std::
 
 }  // namespace
 
-void all_reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm) {
+void all_reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommView comm) {
   const MPI_Op mpi_op = handle_of(op, type);
   for_each_chunk(count, [&](std::int64_t first, int n) {
     const void* from = in_place_if(in == out, at(in, first, size_of(type)));
@@ -34,8 +34,7 @@ void all_reduce(const void* in, void* out, std::int64_t count, Datatype type, Re
   });
 }
 
-void reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root,
-            CommunicatorView comm) {
+void reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root, CommView comm) {
   const MPI_Op mpi_op = handle_of(op, type);
   const bool is_root = comm.rank() == root;
   for_each_chunk(count, [&](std::int64_t first, int n) {
@@ -45,14 +44,14 @@ void reduce(const void* in, void* out, std::int64_t count, Datatype type, Reduce
   });
 }
 
-void broadcast(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm) {
+void broadcast(void* data, std::int64_t count, Datatype type, int root, CommView comm) {
   for_each_chunk(count, [&](std::int64_t first, int n) {
     check(MPI_Bcast(at(data, first, size_of(type)), n, handle_of(type), root, comm.handle()), "MPI_Bcast",
           comm.handle());
   });
 }
 
-void all_gather(const void* in, void* out, Counts counts, Datatype type, CommunicatorView comm) {
+void all_gather(const void* in, void* out, Counts counts, Datatype type, CommView comm) {
   const std::int64_t mine = count_of(counts, comm.rank());
   if (!fits(counts)) {
     const std::vector<std::int64_t> to_each(counts.size(), mine);
@@ -69,7 +68,7 @@ void all_gather(const void* in, void* out, Counts counts, Datatype type, Communi
   }
 }
 
-void gather(const void* in, void* out, Counts counts, Datatype type, int root, CommunicatorView comm) {
+void gather(const void* in, void* out, Counts counts, Datatype type, int root, CommView comm) {
   const std::int64_t mine = count_of(counts, comm.rank());
   if (!fits(counts)) {
     std::vector<std::int64_t> to_each(counts.size(), 0);
@@ -84,7 +83,7 @@ void gather(const void* in, void* out, Counts counts, Datatype type, int root, C
         "MPI_Gatherv", comm.handle());
 }
 
-void scatter(const void* in, void* out, Counts counts, Datatype type, int root, CommunicatorView comm) {
+void scatter(const void* in, void* out, Counts counts, Datatype type, int root, CommView comm) {
   const std::int64_t mine = count_of(counts, comm.rank());
   if (!fits(counts)) {
     std::vector<std::int64_t> from_each(counts.size(), 0);
@@ -99,9 +98,8 @@ void scatter(const void* in, void* out, Counts counts, Datatype type, int root, 
         "MPI_Scatterv", comm.handle());
 }
 
-void all_to_all(const void* in, Counts send_counts, void* out, Counts recv_counts, Datatype type,
-                CommunicatorView comm) {
-  // Whether the counts fit may differ by rank, and all ranks must take the same path.
+void all_to_all(const void* in, Counts send_counts, void* out, Counts recv_counts, Datatype type, CommView comm) {
+  // The counts may fit on some ranks only, but all ranks must take the same path.
   int local_fit = fits(send_counts) && fits(recv_counts) ? 1 : 0;
   int fit = 0;
   check(MPI_Allreduce(&local_fit, &fit, 1, MPI_INT, MPI_MIN, comm.handle()), "MPI_Allreduce", comm.handle());
@@ -116,7 +114,7 @@ void all_to_all(const void* in, Counts send_counts, void* out, Counts recv_count
         "MPI_Alltoallv", comm.handle());
 }
 
-void all_to_all(const void* in, void* out, std::int64_t count_each, Datatype type, CommunicatorView comm) {
+void all_to_all(const void* in, void* out, std::int64_t count_each, Datatype type, CommView comm) {
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), count_each);
   if (!fits(counts)) {
     pairwise(in, counts, /*same_for_all=*/false, out, counts, type, comm);
@@ -126,7 +124,7 @@ void all_to_all(const void* in, void* out, std::int64_t count_each, Datatype typ
   check(MPI_Alltoall(in, n, handle_of(type), out, n, handle_of(type), comm.handle()), "MPI_Alltoall", comm.handle());
 }
 
-void reduce_scatter(const void* in, void* out, Counts counts, Datatype type, ReduceOp op, CommunicatorView comm) {
+void reduce_scatter(const void* in, void* out, Counts counts, Datatype type, ReduceOp op, CommView comm) {
   if (!fits(counts)) {
     std::int64_t first = 0;
     for (int root = 0; root < comm.size(); ++root) {
@@ -140,7 +138,7 @@ void reduce_scatter(const void* in, void* out, Counts counts, Datatype type, Red
         "MPI_Reduce_scatter", comm.handle());
 }
 
-void scan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm) {
+void scan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommView comm) {
   const MPI_Op mpi_op = handle_of(op, type);
   for_each_chunk(count, [&](std::int64_t first, int n) {
     const void* from = in_place_if(in == out, at(in, first, size_of(type)));
@@ -149,7 +147,7 @@ void scan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp
   });
 }
 
-void exscan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm) {
+void exscan(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommView comm) {
   const MPI_Op mpi_op = handle_of(op, type);
   for_each_chunk(count, [&](std::int64_t first, int n) {
     const void* from = in_place_if(in == out, at(in, first, size_of(type)));
@@ -158,7 +156,7 @@ void exscan(const void* in, void* out, std::int64_t count, Datatype type, Reduce
   });
 }
 
-void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommunicatorView comm,
+void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, CommView comm,
                       Request& request) {
   const MPI_Op mpi_op = handle_of(op, type);
   for_each_chunk(count, [&](std::int64_t first, int n) {
@@ -168,8 +166,8 @@ void all_reduce_start(const void* in, void* out, std::int64_t count, Datatype ty
   });
 }
 
-void reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root,
-                  CommunicatorView comm, Request& request) {
+void reduce_start(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, int root, CommView comm,
+                  Request& request) {
   const MPI_Op mpi_op = handle_of(op, type);
   const bool is_root = comm.rank() == root;
   for_each_chunk(count, [&](std::int64_t first, int n) {
@@ -180,16 +178,15 @@ void reduce_start(const void* in, void* out, std::int64_t count, Datatype type, 
   });
 }
 
-void broadcast_start(void* data, std::int64_t count, Datatype type, int root, CommunicatorView comm, Request& request) {
+void broadcast_start(void* data, std::int64_t count, Datatype type, int root, CommView comm, Request& request) {
   for_each_chunk(count, [&](std::int64_t first, int n) {
     check(MPI_Ibcast(at(data, first, size_of(type)), n, handle_of(type), root, comm.handle(), request.add()),
           "MPI_Ibcast", comm.handle());
   });
 }
 
-void all_gather_start(const void* in, void* out, Counts counts, Datatype type, CommunicatorView comm,
-                      Request& request) {
-  // One broadcast per rank: MPI_Iallgatherv would want int arrays that outlive the call, and counts that fit.
+void all_gather_start(const void* in, void* out, Counts counts, Datatype type, CommView comm, Request& request) {
+  // One broadcast per rank: MPI_Iallgatherv needs int arrays that outlive the call and counts that fit an int.
   std::int64_t first = 0;
   const std::int64_t mine = count_of(counts, comm.rank());
   for (int root = 0; root < comm.size(); ++root) {

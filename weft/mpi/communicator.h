@@ -1,83 +1,133 @@
-// Communicators: CommunicatorView borrows a handle, Communicator owns one and frees it.
+// Communicator: a group of ranks with separate channels for forward, backward and control messages.
+//
+// Before an operation communicates, its ranks agree (weft/mpi/agreement.h). One short exchange compares the operation
+// and its arguments, reports failed checks and collects the requests for gradients. That exchange can time out and be
+// interrupted. Afterwards every rank is inside the operation, so the payload can use MPI's fast blocking calls.
+// A rank that fails elsewhere raises an alarm, which interrupts the waits of its peers.
+//
+// Ownership: CommView borrows an MPI_Comm and UniqueComm owns one (weft/mpi/comm.h). A Communicator owns four or more
+// of them and is held by CommunicatorPtr. Use Communicator for operations, and the others inside weft/mpi.
 #pragma once
 
-#include <mpi.h>
-
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "weft/mpi/agreement.h"
+#include "weft/mpi/comm.h"
+#include "weft/mpi/error.h"
+#include "weft/mpi/request.h"
+
 namespace weft::mpi {
 
-class Communicator;
+enum class Direction : std::int8_t { kForward = 0, kBackward = 1 };
 
-// Non-owning; cheap to copy. Rank and size are cached because operations ask for them all the time.
-class CommunicatorView {
+class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  CommunicatorView() = default;
-  explicit CommunicatorView(MPI_Comm comm);
+  // Collective. Duplicates `comm`, so messages of its other users never match.
+  [[nodiscard]] static std::shared_ptr<Communicator> over(const CommView& comm, const std::string& name = "");
+  // Collective. Takes ownership of `origin`, which must have no other user. Returns null if `origin` is invalid.
+  [[nodiscard]] static std::shared_ptr<Communicator> adopt(UniqueComm origin);
+  // The communicator of MPI_COMM_WORLD. Collective at the first call, which creates it.
+  [[nodiscard]] static std::shared_ptr<Communicator> world();
 
-  [[nodiscard]] static CommunicatorView world();
-
-  [[nodiscard]] MPI_Comm handle() const noexcept { return comm_; }
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] int size() const noexcept { return size_; }
-  [[nodiscard]] bool valid() const noexcept { return comm_ != MPI_COMM_NULL; }
-  [[nodiscard]] std::string name() const;
-
-  // All of the following are collective over this communicator and return an owner with MPI_ERRORS_RETURN.
-  [[nodiscard]] Communicator dup(const std::string& name = "") const;
-  // Ranks of equal color form a communicator, ordered by key. A negative color gives an invalid one.
-  [[nodiscard]] Communicator split(int color, int key) const;
-  // The ranks that share memory with this one: a node.
-  [[nodiscard]] Communicator split_shared() const;
-  // A grid over the first product(extents) ranks; the others get an invalid communicator.
-  [[nodiscard]] Communicator cart(const std::vector<int>& extents, const std::vector<bool>& periodic,
-                                  bool reorder = false) const;
-  void barrier() const;
-
-  // Grid questions; throw MpiError where this is no grid.
-  struct Grid {
-    std::vector<int> extents;
-    std::vector<bool> periodic;
-    std::vector<int> coordinates;
-  };
-  struct Neighbours {
-    int before;  // MPI_PROC_NULL beyond a non-periodic edge
-    int after;
-  };
-  [[nodiscard]] bool is_cart() const;
-  [[nodiscard]] Grid grid() const;
-  [[nodiscard]] Neighbours neighbours(int dimension) const;
-
-  // Largest tag that this MPI allows.
-  [[nodiscard]] int tag_upper_bound() const;
-
- protected:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int rank_ = -1;
-  int size_ = 0;
-};
-
-// Move-only owner. The destructor frees the handle if MPI still runs; it never throws.
-class Communicator : public CommunicatorView {
- public:
-  Communicator() = default;
-  ~Communicator() { release(); }
-  Communicator(Communicator&& other) noexcept;
-  Communicator& operator=(Communicator&& other) noexcept;
+  // Calls close().
+  ~Communicator() { close(); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Takes ownership of a handle made by MPI.
-  [[nodiscard]] static Communicator adopt(MPI_Comm comm, const std::string& name = "");
-  // A duplicate of the communicator behind a Fortran handle, as mpi4py's py2f() gives it. Collective.
-  [[nodiscard]] static Communicator from_fortran(int handle);
+  // Returns the open communicator with this number. Throws std::invalid_argument if it does not exist.
+  [[nodiscard]] static std::shared_ptr<Communicator> find(std::int64_t id);
 
-  // Gives the handle away without freeing it.
-  MPI_Comm leak() noexcept;
+  // A small number that identifies the communicator in this process, for callers that cannot hold a pointer.
+  [[nodiscard]] std::int64_t id() const noexcept { return id_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  // The MPI communicator that this one was made from, for split, cart and topology queries. Carries no messages.
+  [[nodiscard]] CommView origin() const;
+  [[nodiscard]] CommView channel(Direction direction) const;
+  [[nodiscard]] CommView control() const;
+  // The same ranks in reverse order, for suffix scans. Collective at the first call per direction.
+  [[nodiscard]] CommView reversed(Direction direction);
+
+  // Closes the communicator: later operations throw. Collective by convention, like MPI_Comm_free.
+  void close() noexcept;
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
+
+  // Every operation calls this first. Throws if the communicator is closed or a peer raised an alarm. After a failure
+  // it rebuilds the channels and is collective.
+  void enter();
+
+  // Collective. Compares the inputs of all ranks; see the head of this file. Costs nothing on one rank.
+  // Throws TimeoutError after Options::timeout, and PeerLost if a peer raised an alarm.
+  [[nodiscard]] AgreementResult agree(Direction direction, const AgreementInput& input);
+
+  // Notifies all other ranks that this one failed. They throw PeerLost in their current wait or next operation.
+  // The next operation of every rank then uses new channels. Never throws.
+  void raise_alarm(const std::string& cause) noexcept;
+  // Throws PeerLost if another rank raised an alarm.
+  void poll_alarm();
+
+  // A number that is unique among the messages that this rank sends in this communicator.
+  [[nodiscard]] std::int64_t next_transfer() noexcept { return transfers_.fetch_add(1); }
+  // Maps a transfer number to a tag that this MPI allows and that the control channel does not use otherwise.
+  [[nodiscard]] int transfer_tag(std::int64_t transfer) const noexcept;
 
  private:
-  void release() noexcept;
+  explicit Communicator(UniqueComm origin);
+  void open_channels();
+  void leak_channels() noexcept;
+  // Whether messages of this rank may still be in flight to peers that have not received them.
+  [[nodiscard]] bool may_have_messages_in_flight() const noexcept {
+    return broken_ || transfers_ != settled_transfers_;
+  }
+  struct Rebuild;
+  void begin_rebuild();
+  void rebuild();
+
+  UniqueComm origin_;
+  UniqueComm control_;
+  std::array<UniqueComm, 2> channels_;
+  std::array<UniqueComm, 2> reversed_;
+  std::array<std::uint64_t, 2> agreements_{};
+  std::vector<Request> alarms_sent_;
+  std::shared_ptr<Rebuild> rebuild_;  // null unless a rebuild is in progress
+  std::atomic<std::int64_t> transfers_{0};
+  std::int64_t settled_transfers_ = 0;  // transfers before the last agreement
+  std::string name_;
+  std::int64_t id_ = -1;
+  int rank_;
+  int size_;
+  int tag_limit_;
+  bool broken_ = false;
+  bool closed_ = false;
 };
 
+// Raises an alarm on every open communicator, for a process that is about to terminate because of an exception.
+void raise_alarm_everywhere(const std::string& cause) noexcept;
+
+// Runs `wait`. If it throws TimeoutError, raises an alarm first: otherwise the peers would wait as long again.
+template <class Wait>
+decltype(auto) alarm_on_timeout(Communicator& communicator, Wait&& wait) {
+  try {
+    return wait();
+  } catch (const TimeoutError& error) {
+    communicator.raise_alarm(error.what());
+    throw;
+  }
+}
+
+// Operations in flight share ownership, so the communicator stays open until they finish.
+using CommunicatorPtr = std::shared_ptr<Communicator>;
+
 }  // namespace weft::mpi
+
+namespace weft {
+using mpi::Communicator;
+using mpi::CommunicatorPtr;
+}  // namespace weft

@@ -1,4 +1,4 @@
-// Element types that travel: every torch dtype the upper folders use, with its size and MPI handle.
+// Element types of messages: one per torch dtype that weft communicates, with its size and MPI handle.
 #pragma once
 
 #include <mpi.h>
@@ -29,7 +29,7 @@ inline constexpr int kDatatypeCount = 15;
 
 [[nodiscard]] std::int64_t size_of(Datatype type) noexcept;
 [[nodiscard]] std::string_view name_of(Datatype type) noexcept;
-// Half, bfloat16 and bool travel as integers of their size; reductions on them bring their own MPI_Op.
+// Half, bfloat16 and bool are sent as integers of the same size; reductions on them use a custom MPI_Op.
 [[nodiscard]] MPI_Datatype handle_of(Datatype type) noexcept;
 
 [[nodiscard]] constexpr bool is_floating(Datatype type) noexcept {

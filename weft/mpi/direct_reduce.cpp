@@ -13,9 +13,9 @@
 namespace weft::mpi {
 namespace {
 
-// Per rank and chunk. Larger ones leave the cache, smaller ones pay for more messages.
+// Bytes per rank and chunk. Larger blocks do not fit the cache; smaller ones need more messages.
 constexpr std::int64_t kBlockBytes = std::int64_t{256} << 10;
-constexpr std::size_t kChunksUnderWay = 3;
+constexpr std::size_t kChunksInFlight = 3;
 
 std::int64_t block_elements(Datatype type) { return std::min(kBlockBytes / size_of(type), options().max_count); }
 
@@ -23,7 +23,7 @@ std::int64_t chunks_for(std::int64_t elements, std::int64_t per_chunk) {
   return (elements + per_chunk - 1) / per_chunk;
 }
 
-// Scratch memory comes again and again in the same few sizes; fresh pages would cost more than the transfer.
+// Reuses scratch memory, which is needed in a few sizes only: new pages would cost more than the transfer.
 class ScratchPool {
  public:
   static std::shared_ptr<std::byte[]> take(std::size_t bytes) {
@@ -45,7 +45,7 @@ class ScratchPool {
 
  private:
   static ScratchPool& instance() {
-    static auto* pool = new ScratchPool();  // requests given up may return memory at any time
+    static auto* pool = new ScratchPool();  // never destroyed: abandoned requests may return memory at any time
     return *pool;
   }
   void give_back(std::byte* memory, std::size_t size) {
@@ -69,10 +69,10 @@ struct Element {
   [[nodiscard]] MPI_Datatype handle() const { return handle_of(type); }
 };
 
-// This rank's block of one chunk: receives what the others contribute and adds it, next rank first.
+// This rank's block of one chunk: receives the contributions of the other ranks and adds them, next rank first.
 class BlockReduction {
  public:
-  BlockReduction(void* own, std::int64_t count, Element element, CommunicatorView comm, int tag)
+  BlockReduction(void* own, std::int64_t count, Element element, CommView comm, int tag)
       : own_(own), count_(static_cast<int>(count)), element_(element) {
     if (count == 0) return;
     const auto peers = static_cast<std::size_t>(comm.size() - 1);
@@ -113,10 +113,10 @@ struct Span {
   std::int64_t count;
 };
 
-// A chunk of an all-reduce. First every rank reduces its block, then it sends the result to all.
+// One chunk of an all-reduce: every rank reduces its block, then sends the result to all ranks.
 class AllReduceChunk {
  public:
-  AllReduceChunk(std::byte* data, std::int64_t count, Element element, CommunicatorView comm, int tag)
+  AllReduceChunk(std::byte* data, std::int64_t count, Element element, CommView comm, int tag)
       : data_(data),
         count_(count),
         element_(element),
@@ -133,7 +133,7 @@ class AllReduceChunk {
       for_others([&](int peer) { send(mine(), peer, results_); });
     }
     if (!gathering_) {
-      // A block may be overwritten by its result only once its contribution has left.
+      // The result may overwrite a block only after its contribution was sent.
       if (!contributions_.test()) return false;
       gathering_ = true;
       for_others([&](int peer) { receive(block(peer), peer, results_); });
@@ -169,7 +169,7 @@ class AllReduceChunk {
   std::byte* data_;
   std::int64_t count_;
   Element element_;
-  CommunicatorView comm_;
+  CommView comm_;
   int tag_;
   BlockReduction reduction_;
   Request contributions_;
@@ -178,7 +178,7 @@ class AllReduceChunk {
   bool gathering_ = false;
 };
 
-// Runs chunks 0, 1, ... with a few of them under way.
+// Runs chunks 0, 1, ... with a few of them in flight.
 template <class Chunk, class Start>
 class Pipeline final : public Operation {
  public:
@@ -192,13 +192,13 @@ class Pipeline final : public Operation {
 
  private:
   void fill() {
-    while (running_.size() < kChunksUnderWay && started_ < chunks_) start_(running_, started_++);
+    while (running_.size() < kChunksInFlight && started_ < chunks_) start_(running_, started_++);
   }
 
   std::int64_t chunks_;
   Start start_;
   std::int64_t started_ = 0;
-  std::list<Chunk> running_;  // a list: chunks hold pointers into themselves
+  std::list<Chunk> running_;  // a list, because chunks hold pointers into themselves
 };
 
 template <class Chunk, class Start>
@@ -214,8 +214,8 @@ struct ReduceScatterChunk {
 
 }  // namespace
 
-std::unique_ptr<Operation> direct_all_reduce(void* data, std::int64_t count, Datatype type, ReduceOp op,
-                                             CommunicatorView comm, TagSequence& tags) {
+std::unique_ptr<Operation> direct_all_reduce(void* data, std::int64_t count, Datatype type, ReduceOp op, CommView comm,
+                                             TagSequence& tags) {
   if (comm.size() == 1) count = 0;
   const Element element{type, handle_of(op, type)};
   const std::int64_t per_chunk = block_elements(type) * comm.size();
@@ -229,7 +229,7 @@ std::unique_ptr<Operation> direct_all_reduce(void* data, std::int64_t count, Dat
 }
 
 std::unique_ptr<Operation> direct_reduce_scatter(std::vector<const void*> blocks, std::vector<std::int64_t> counts,
-                                                 void* out, Datatype type, ReduceOp op, CommunicatorView comm,
+                                                 void* out, Datatype type, ReduceOp op, CommView comm,
                                                  TagSequence& tags) {
   const auto me = static_cast<std::size_t>(comm.rank());
   if (out != blocks[me] && counts[me] > 0) {

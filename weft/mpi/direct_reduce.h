@@ -1,28 +1,28 @@
-// Reductions without a ring: every rank sends each block to the rank that reduces it, which adds up what arrives.
+// Direct reductions: every rank sends each block to the rank that reduces it.
 //
-// Large vectors go through in chunks, a few of them under way at a time, so that scratch memory stays small and in
-// cache and the adding overlaps the copying. The order of the additions depends on the number of ranks only, so that
-// results are the same in every run and, because each block is reduced by one rank, bit-identical on all ranks.
+// Large vectors are split into chunks, a few of them in flight at a time. Scratch memory then stays small and in cache,
+// and additions overlap with transfers. The order of the additions depends only on the number of ranks, so results are
+// reproducible. One rank reduces each block, so results are bit-identical on all ranks.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "weft/mpi/communicator.h"
+#include "weft/mpi/comm.h"
 #include "weft/mpi/datatype.h"
 #include "weft/mpi/operation.h"
 #include "weft/mpi/reduce_op.h"
 
 namespace weft::mpi {
 
-// Numbers for the messages of one operation after another. Ranks that perform the same operations in the same order
-// draw the same tags; a tag comes again only after all others.
+// Generates message tags for a sequence of operations. Ranks that run the same operations in the same order get the
+// same tags. A tag repeats only after all others were used.
 class TagSequence {
  public:
   TagSequence() = default;
   explicit TagSequence(int largest) : limit_(static_cast<std::int64_t>(largest) + 1) {}
-  // The first of `count` consecutive numbers; tag() folds each into what MPI allows.
+  // Reserves `count` consecutive numbers and returns the first. tag() maps a number to a tag that MPI allows.
   [[nodiscard]] std::int64_t take(std::int64_t count) noexcept {
     const std::int64_t first = next_;
     next_ += count;
@@ -35,15 +35,16 @@ class TagSequence {
   std::int64_t next_ = 0;
 };
 
-// All-reduce in place. kMean gives the sum: who asked divides. The memory must live until the operation ends.
+// All-reduce in place. kMean gives the sum, which the caller must divide. The memory must live until the operation
+// ends.
 [[nodiscard]] std::unique_ptr<Operation> direct_all_reduce(void* data, std::int64_t count, Datatype type, ReduceOp op,
-                                                           CommunicatorView comm, TagSequence& tags);
+                                                           CommView comm, TagSequence& tags);
 
-// Reduce-scatter: `blocks[i]`, of counts[i] elements, goes to rank i; this rank's sum is written to `out`, which may be
-// its own block. kMean as above.
+// Reduce-scatter: sends blocks[i], of counts[i] elements, to rank i and writes this rank's result to `out`, which may
+// be its own block. kMean gives the sum, as above.
 [[nodiscard]] std::unique_ptr<Operation> direct_reduce_scatter(std::vector<const void*> blocks,
                                                                std::vector<std::int64_t> counts, void* out,
-                                                               Datatype type, ReduceOp op, CommunicatorView comm,
+                                                               Datatype type, ReduceOp op, CommView comm,
                                                                TagSequence& tags);
 
 }  // namespace weft::mpi

@@ -27,7 +27,7 @@ std::mutex& implicit_mutex() {
 }
 
 std::unique_ptr<Environment>& implicit_environment() {
-  // Leaked on purpose: destroyed by finalize(), never by static destruction, whose order nobody controls.
+  // Leaked on purpose: finalize() destroys it, because the order of static destruction is undefined.
   static auto* environment = new std::unique_ptr<Environment>();
   return *environment;
 }
@@ -43,8 +43,8 @@ std::vector<std::function<void()>>& stoppers() {
 void Environment::before_finalize(std::function<void()> stop) { stoppers().push_back(std::move(stop)); }
 
 Environment::Environment(int* argc, char*** argv) {
-  if (finalized()) throw MpiError("weft.MpiError: MPI was finalised already and cannot be started again");
-  static_cast<void>(options());  // a wrong environment variable is told here, where it can be thrown
+  if (finalized()) throw MpiError("weft.MpiError: MPI is already finalised and cannot be initialised again");
+  static_cast<void>(options());  // reads the environment now, because an invalid value throws
   if (initialized()) return;
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
@@ -58,7 +58,7 @@ Environment::~Environment() {
 }
 
 void Environment::ensure() {
-  if (alive()) return;  // the common case, without a lock
+  if (alive()) return;  // the common case needs no lock
   const std::lock_guard lock(implicit_mutex());
   auto& environment = implicit_environment();
   if (environment == nullptr) {
@@ -73,7 +73,7 @@ void Environment::finalize() {
 }
 
 bool Environment::initialized() noexcept {
-  // MPI_Initialized is a call into the library; once true it stays true.
+  // Cached because MPI_Initialized is a call into the library. Once true it stays true.
   static std::atomic<bool> seen{false};
   if (seen.load(std::memory_order_relaxed)) return true;
   int flag = 0;
@@ -100,8 +100,9 @@ std::string Environment::thread_level() {
 
 void Environment::require_thread_multiple(const char* who) {
   if (thread_multiple()) return;
-  throw MpiError(std::string("weft.MpiError: ") + who + " needs MPI_THREAD_MULTIPLE, MPI gives " + thread_level() +
-                 "; initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...) or let weft do it");
+  throw MpiError(std::string("weft.MpiError: ") + who + " needs MPI_THREAD_MULTIPLE, but MPI provides " +
+                 thread_level() +
+                 "; initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...) or let weft initialise it");
 }
 
 std::string Environment::library_version() {

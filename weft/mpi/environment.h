@@ -1,4 +1,4 @@
-// The life of MPI in this process: initialised only if nobody has, finalised only by who initialised it.
+// Environment: initialises MPI unless the program has done so, and finalises it only in that case.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,8 @@
 
 namespace weft::mpi {
 
-// Owner. The first Environment of a process that finds MPI uninitialised initialises it (asking for
-// MPI_THREAD_MULTIPLE) and finalises it in its destructor.
+// The first Environment of a process initialises MPI with MPI_THREAD_MULTIPLE, unless MPI is initialised already. Its
+// destructor then finalises MPI.
 class Environment {
  public:
   Environment() : Environment(nullptr, nullptr) {}
@@ -16,23 +16,23 @@ class Environment {
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  // Makes sure that MPI runs, for libraries that cannot hold an Environment: finalised at process exit.
+  // Initialises MPI if necessary, for libraries that cannot hold an Environment. MPI is finalised at process exit.
   static void ensure();
-  // Finalises what ensure() initialised; further calls do nothing. Collective.
+  // Collective. Finalises MPI if ensure() initialised it; further calls have no effect.
   static void finalize();
-  // Runs before MPI is finalised by any Environment: for threads that communicate and must stop first.
+  // Registers a function that runs before MPI is finalised, for threads that communicate and must stop first.
   static void before_finalize(std::function<void()> stop);
 
   [[nodiscard]] static bool initialized() noexcept;
   [[nodiscard]] static bool finalized() noexcept;
-  // True between initialisation and finalisation: when handles may be freed.
+  // True between initialisation and finalisation, while handles may be freed.
   [[nodiscard]] static bool alive() noexcept { return initialized() && !finalized(); }
 
-  // The level that MPI gives, as "MPI_THREAD_MULTIPLE" etc.
+  // The thread level that MPI provides, e.g. "MPI_THREAD_MULTIPLE".
   [[nodiscard]] static std::string thread_level();
-  // Whether threads may call MPI at the same time. Throws nothing: the caller decides what it needs.
+  // Whether threads may call MPI at the same time.
   [[nodiscard]] static bool thread_multiple() noexcept;
-  // For parts that own a communicating thread: throws MpiError naming the level given unless MULTIPLE.
+  // Throws MpiError unless the level is MPI_THREAD_MULTIPLE. For components that own a communicating thread.
   static void require_thread_multiple(const char* who);
 
   [[nodiscard]] static std::string library_version();

@@ -1,6 +1,6 @@
 #include "weft/mpi/error.h"
 
-#include "weft/mpi/truncated.h"
+#include "weft/mpi/message/truncated.h"
 
 namespace weft::mpi {
 namespace {

@@ -1,4 +1,4 @@
-// What can go wrong in communication: an MPI call, a wait, a peer, or a call that the ranks do not agree on.
+// Exceptions of the communication layer: failed MPI calls, timeouts, lost peers and calls that do not match.
 #pragma once
 
 #include <mpi.h>
@@ -8,25 +8,25 @@
 
 namespace weft::mpi {
 
-// An MPI function returned an error; the text names class, cause, rank and communicator.
+// An MPI function returned an error. The text names its class and cause, the rank and the communicator.
 class MpiError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A wait lasted longer than Options::timeout.
+// A wait took longer than Options::timeout.
 class TimeoutError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A failure that every rank involved learns of: nobody needs to be told.
+// A failure that all ranks involved know already, so no alarm is necessary.
 class SharedFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Another rank failed while this one was communicating with it.
+// Another rank failed while this rank communicated with it.
 class PeerLost : public SharedFailure {
  public:
   PeerLost(int rank, const std::string& cause);
@@ -36,7 +36,7 @@ class PeerLost : public SharedFailure {
   int rank_;
 };
 
-// The ranks called different operations, or with arguments that do not fit; every rank gets the same text.
+// The ranks called different operations or passed arguments that do not match. All ranks get the same text.
 class Disagreement : public SharedFailure {
  public:
   using SharedFailure::SharedFailure;

@@ -1,4 +1,4 @@
-// A communication under way as a state machine: any thread can carry it on, and none blocks inside MPI.
+// Operation: a communication in progress as a state machine. Any thread can advance it, and none blocks inside MPI.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,17 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Goes on as far as it can without waiting; true once done. Called by one thread at a time.
+  // Advances as far as possible without waiting. Returns true once done. One thread at a time may call it.
   [[nodiscard]] virtual bool advance() = 0;
 };
 
-// Carries it on until it is done. Throws as the waiter does; the operation is then still under way.
+// Advances the operation until it is done. Throws like Waiter; the operation is then still in progress.
 inline void complete(Operation& operation, const WaitContext& context) {
   Waiter waiter(context);
   while (!operation.advance()) waiter.idle();
 }
 
-// MPI's own non-blocking calls.
+// An operation that consists of MPI requests.
 class RequestOperation final : public Operation {
  public:
   explicit RequestOperation(Request request) : request_(std::move(request)) {}
@@ -37,7 +37,7 @@ class RequestOperation final : public Operation {
   Request request_;
 };
 
-// Several at once, done when all are.
+// Several operations at once; done when all of them are.
 class OperationList final : public Operation {
  public:
   void add(std::unique_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }

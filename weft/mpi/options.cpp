@@ -9,7 +9,7 @@
 namespace weft::mpi {
 namespace {
 
-constexpr double kLongestWait = 1e9;  // seconds, three decades: what to set for no limit
+constexpr double kLongestWait = 1e9;  // seconds, about 30 years: in effect no limit
 
 double number(const char* name, double fallback, double least, double most) {
   const char* text = std::getenv(name);
@@ -18,7 +18,7 @@ double number(const char* name, double fallback, double least, double most) {
   const double value = std::strtod(text, &end);
   if (*end != '\0' || !(value >= least && value <= most)) {
     throw std::invalid_argument(std::string("weft: ") + name + " must be a number from " + std::to_string(least) +
-                                " to " + std::to_string(most) + ", it is '" + text + "'");
+                                " to " + std::to_string(most) + ", got '" + text + "'");
   }
   return value;
 }
@@ -56,7 +56,7 @@ const Options& options() { return current(); }
 void set_options(const Options& options) {
   if (options.max_count < 1 || options.max_count > std::numeric_limits<int>::max()) {
     throw std::invalid_argument("weft: max_count must be from 1 to " + std::to_string(std::numeric_limits<int>::max()) +
-                                ", it is " + std::to_string(options.max_count));
+                                ", got " + std::to_string(options.max_count));
   }
   current() = options;
 }

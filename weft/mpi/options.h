@@ -1,4 +1,4 @@
-// Settings of the communication layer; the one place that reads weft's environment variables.
+// Settings of the communication layer, read from the environment.
 #pragma once
 
 #include <chrono>
@@ -7,25 +7,25 @@
 namespace weft::mpi {
 
 struct Options {
-  // How long a blocking wait may last before it throws TimeoutError (WEFT_TIMEOUT, seconds).
+  // A blocking wait throws TimeoutError after this time (WEFT_TIMEOUT, seconds).
   std::chrono::milliseconds timeout{300'000};
-  // How long a wait lasts before it says on stderr who waits in what (WEFT_WARN, seconds).
+  // A wait prints its rank and operation to stderr after this time (WEFT_WARN, seconds).
   std::chrono::milliseconds warn_after{30'000};
-  // Record call sites and check backward operations too (WEFT_DEBUG=1).
+  // Record the call site of every operation (WEFT_DEBUG=1).
   bool debug = false;
-  // Before a collective communicates, check that all ranks called the same one (WEFT_CHECK=0 turns it off:
-  // then mismatched calls are undefined, as in MPI, and ranks without gradients must not differ).
+  // Before a collective communicates, check that all ranks called the same one. With WEFT_CHECK=0 mismatched calls are
+  // undefined behaviour, as in MPI, and gradients must be enabled on all ranks or on none.
   bool check = true;
-  // Give device pointers to MPI where the library can take them (WEFT_CUDA_AWARE=0 turns it off).
+  // Pass device pointers to MPI if the library supports them (WEFT_CUDA_AWARE=0 disables it).
   bool cuda_aware = true;
-  // Largest count that one MPI call is given; larger transfers are made in chunks of it (WEFT_MAX_COUNT).
+  // The largest count of one MPI call; larger transfers use several calls (WEFT_MAX_COUNT).
   std::int64_t max_count = std::int64_t{1} << 30;
 
   [[nodiscard]] static Options from_environment();
 };
 
-// The options of this process; the first call reads the environment and throws std::invalid_argument for a value that
-// makes no sense. set_options is for start-up and tests, and throws likewise.
+// The options of this process. The first call reads the environment. Both functions throw std::invalid_argument for
+// invalid values. set_options() is for start-up and tests.
 [[nodiscard]] const Options& options();
 void set_options(const Options& options);
 

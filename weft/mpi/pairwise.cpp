@@ -25,24 +25,24 @@ void post(std::span<const std::int64_t> counts, bool same_start, Start&& start) 
 }  // namespace
 
 void pairwise(const void* in, std::span<const std::int64_t> send_counts, bool same_for_all, void* out,
-              std::span<const std::int64_t> recv_counts, Datatype type, CommunicatorView comm) {
-  // A private communicator keeps these messages from matching a user's; the path is rare and large, so a
-  // duplicate per call costs nothing that matters.
-  const Communicator lane = comm.dup(comm.name() + ".pairwise");
+              std::span<const std::int64_t> recv_counts, Datatype type, CommView comm) {
+  // A private communicator keeps these messages from matching those of the user. The path is rare and its transfers
+  // are large, so the cost of a duplicate per call does not matter.
+  const UniqueComm private_comm = comm.dup(comm.name() + ".pairwise");
   std::vector<MPI_Request> requests;
   const MPI_Datatype mpi_type = handle_of(type);
   post(recv_counts, false, [&](int peer, std::int64_t first, int n) {
-    check(MPI_Irecv(at(out, first, size_of(type)), n, mpi_type, peer, kPairwiseTag, lane.handle(),
+    check(MPI_Irecv(at(out, first, size_of(type)), n, mpi_type, peer, kPairwiseTag, private_comm.handle(),
                     &requests.emplace_back()),
-          "MPI_Irecv", lane.handle());
+          "MPI_Irecv", private_comm.handle());
   });
   post(send_counts, same_for_all, [&](int peer, std::int64_t first, int n) {
-    check(MPI_Isend(at(in, first, size_of(type)), n, mpi_type, peer, kPairwiseTag, lane.handle(),
+    check(MPI_Isend(at(in, first, size_of(type)), n, mpi_type, peer, kPairwiseTag, private_comm.handle(),
                     &requests.emplace_back()),
-          "MPI_Isend", lane.handle());
+          "MPI_Isend", private_comm.handle());
   });
   check(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall",
-        lane.handle());
+        private_comm.handle());
 }
 
 }  // namespace weft::mpi

@@ -23,12 +23,12 @@ std::uint64_t this_machine() {
   return std::hash<std::string>()(boot + "/" + std::to_string(numbering.st_ino) + "/" + Environment::processor_name());
 }
 
-// A process that was killed stays as a zombie until its parent, the launcher, looks after it.
+// A killed process stays a zombie until its parent, the launcher, reaps it.
 bool is_zombie(std::int64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
   if (!std::getline(file, line)) return false;
-  const auto name_end = line.rfind(')');  // the name may hold anything
+  const auto name_end = line.rfind(')');  // the name may contain any character
   return name_end != std::string::npos && name_end + 2 < line.size() && (line[name_end + 2] == 'Z');
 }
 
@@ -39,7 +39,7 @@ bool has_ended(std::int64_t process) {
 
 }  // namespace
 
-Peers::Peers(CommunicatorView comm) : peers_(static_cast<std::size_t>(comm.size())), rank_(comm.rank()) {
+Peers::Peers(CommView comm) : peers_(static_cast<std::size_t>(comm.size())), rank_(comm.rank()) {
   const Peer mine{this_machine(), getpid()};
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, peers_.data(), sizeof mine, MPI_BYTE, comm.handle()),
         "MPI_Allgather", comm.handle());

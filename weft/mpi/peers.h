@@ -1,27 +1,27 @@
-// Which of a communicator's processes are still there: the launcher does not tell, the kernel does.
+// Detects processes of a communicator that have terminated, by asking the kernel: launchers do not report it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "weft/mpi/communicator.h"
+#include "weft/mpi/comm.h"
 
 namespace weft::mpi {
 
 class Peers {
  public:
   Peers() = default;
-  // Collective: the ranks tell each other where they run.
-  explicit Peers(CommunicatorView comm);
+  // Collective. Exchanges the machine and process id of each rank.
+  explicit Peers(CommView comm);
 
-  // Throws PeerLost naming a rank whose process has ended. Only those on this machine can be seen; of the others MPI
-  // and the timeout tell.
+  // Throws PeerLost with the rank of a process that has terminated. Sees only processes on this machine; MPI errors
+  // and timeouts cover the others.
   void require_alive() const;
 
  private:
   struct Peer {
-    std::uint64_t machine;  // of the process numbering: host, boot and pid namespace
+    std::uint64_t machine;  // hash of host, boot and pid namespace
     std::int64_t process;
   };
   [[nodiscard]] std::optional<int> find_lost() const;

@@ -13,11 +13,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A caller that starts something and waits for it at once carries it on by itself; the thread gives it this long.
+// A caller that waits right after starting advances the task itself; the thread leaves it this much time.
 constexpr auto kHeadStart = std::chrono::microseconds(50);
 
-// How long to rest when nothing is finished: not at all while something was finished or added just now, then longer and
-// longer, because the cores belong to the computation.
+// Pause between polls. Zero right after a task was finished or added, then increasing, because the cores belong to the
+// computation.
 void rest(Clock::duration quiet) {
   constexpr auto kBusy = std::chrono::microseconds(200);
   constexpr auto kLongest = std::chrono::microseconds(500);
@@ -32,7 +32,7 @@ void rest(Clock::duration quiet) {
 
 ProgressThread& ProgressThread::instance() {
   static auto* thread = [] {
-    auto* made = new ProgressThread();  // leaked: tasks may be added during static destruction
+    auto* made = new ProgressThread();  // leaked: static destructors may add tasks
     Environment::before_finalize([made] { made->stop(); });
     return made;
   }();
@@ -65,7 +65,7 @@ std::size_t ProgressThread::pending() {
   return unfinished_;
 }
 
-// Moves what was added to the thread's own list; with `wait`, sleeps until there is something. False: stop.
+// Moves added tasks to the thread's own list. With `wait`, sleeps until there are tasks. Returns false to stop.
 bool ProgressThread::take_new(bool wait) {
   std::unique_lock lock(mutex_);
   if (wait) changed_.wait(lock, [this] { return stopping_ || !added_.empty(); });
@@ -75,7 +75,7 @@ bool ProgressThread::take_new(bool wait) {
 }
 
 void ProgressThread::run() {
-  Clock::time_point moved{};  // when something was finished last; none while idle
+  Clock::time_point moved{};  // time of the last finished task; unset while idle
   while (take_new(/*wait=*/tasks_.empty())) {
     const std::size_t before = tasks_.size();
     if (moved == Clock::time_point{}) {

@@ -1,4 +1,4 @@
-// The thread that carries on communication nobody waits for, so that it overlaps with computing.
+// ProgressThread: advances communication in the background, so that it overlaps with computation.
 #pragma once
 
 #include <condition_variable>
@@ -10,19 +10,19 @@
 
 namespace weft::mpi {
 
-// One per process, started by the first task. Sleeps while there is nothing to do, polls often while tasks move and
-// ever more seldom while they wait for other ranks.
+// One per process, started by the first task. Sleeps while there are no tasks. Polls often while tasks make progress
+// and less and less often while they wait for other ranks.
 class ProgressThread {
  public:
-  // Goes on as far as possible without waiting; true once finished. Must not throw.
+  // Advances as far as possible without waiting. Returns true once finished. Must not throw.
   using Task = std::function<bool()>;
 
   [[nodiscard]] static ProgressThread& instance();
 
   void add(Task task);
-  // Ends the thread; unfinished tasks are dropped. Before MPI is finalised this happens by itself.
+  // Stops the thread and drops unfinished tasks. Called automatically before MPI is finalised.
   void stop();
-  // Tasks not finished yet (for tests).
+  // The number of unfinished tasks, for tests.
   [[nodiscard]] std::size_t pending();
 
  private:
@@ -33,7 +33,7 @@ class ProgressThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Task> added_;
-  std::vector<Task> tasks_;  // the thread's own
+  std::vector<Task> tasks_;  // used by the thread only
   std::size_t unfinished_ = 0;
   std::thread thread_;
   bool stopping_ = false;

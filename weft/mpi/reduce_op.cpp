@@ -8,15 +8,19 @@
 #include <string>
 
 #include "weft/mpi/error.h"
-#include "weft/mpi/half.h"
+#include "weft/numeric/half.h"
 
 namespace weft::mpi {
+
+using numeric::BFloat16;
+using numeric::Float16;
+
 namespace {
 
 constexpr std::array<std::string_view, kReduceOpCount> kNames{"sum", "mean", "prod", "min", "max", "land",
                                                               "lor", "lxor", "band", "bor", "bxor"};
 
-// Arithmetic happens in the type that load gives and store takes: float for the halves, the type itself else.
+// The arithmetic uses the type of load() and store(): float for float16 and bfloat16, otherwise the type itself.
 template <class T>
 T load(T value) {
   return value;
@@ -37,7 +41,7 @@ template <ReduceOp op, class V>
 V combine(V a, V b) {
   if constexpr (op == ReduceOp::kSum || op == ReduceOp::kMean) return a + b;
   if constexpr (op == ReduceOp::kProd) return a * b;
-  if constexpr (op == ReduceOp::kMin) return std::isnan(a) || a < b ? a : b;  // b survives where it is the NaN
+  if constexpr (op == ReduceOp::kMin) return std::isnan(a) || a < b ? a : b;  // returns b if b is NaN
   if constexpr (op == ReduceOp::kMax) return std::isnan(a) || a > b ? a : b;
   if constexpr (op == ReduceOp::kLogicalAnd) return static_cast<V>(a != V{0} && b != V{0});
   if constexpr (op == ReduceOp::kLogicalOr) return static_cast<V>(a != V{0} || b != V{0});
@@ -85,7 +89,7 @@ MPI_User_function* user_function(ReduceOp op, Datatype type) {
   }
 }
 
-// Created once per process and never freed: MPI gives no order in which to free them before its end.
+// Created once per process and never freed: there is no safe point to free them before MPI is finalised.
 MPI_Op user_op(ReduceOp op, Datatype type) {
   static std::mutex mutex;
   static std::array<std::array<std::optional<MPI_Op>, kDatatypeCount>, kReduceOpCount> cache;
@@ -99,7 +103,7 @@ MPI_Op user_op(ReduceOp op, Datatype type) {
   return *slot;
 }
 
-// bool holds 0 or 1, so "or" is the maximum and "and" the minimum.
+// bool is 0 or 1, so "or" is the maximum and "and" the minimum.
 MPI_Op bool_op(ReduceOp op) noexcept {
   switch (op) {
     case ReduceOp::kProd:

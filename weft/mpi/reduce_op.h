@@ -1,4 +1,4 @@
-// Reductions and the MPI_Op that carries each out on a given element type.
+// Reductions, and the MPI_Op that implements each for an element type.
 #pragma once
 
 #include <mpi.h>
@@ -30,11 +30,11 @@ inline constexpr int kReduceOpCount = 11;
 // "sum", "mean", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor".
 [[nodiscard]] std::optional<ReduceOp> reduce_op_from(std::string_view name) noexcept;
 
-// Whether the reduction is defined on the type: no order on complex numbers, no bits in floats, no mean of integers.
+// Whether the reduction is defined: complex numbers have no order, floats no bit operations, integers no mean.
 [[nodiscard]] bool supports(ReduceOp op, Datatype type) noexcept;
 
-// The operation to hand to MPI. kMean gives the sum: who asked divides. NaN wins min and max, float16 and
-// bfloat16 are added in float. Throws std::invalid_argument for what supports() denies.
+// The MPI_Op of a reduction. kMean gives the sum, which the caller must divide. If an operand is NaN, min and max
+// return NaN. float16 and bfloat16 are added in float. Throws std::invalid_argument unless supports() is true.
 [[nodiscard]] MPI_Op handle_of(ReduceOp op, Datatype type);
 
 }  // namespace weft::mpi

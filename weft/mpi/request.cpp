@@ -9,19 +9,19 @@
 namespace weft::mpi {
 namespace {
 
-struct Grave {
+struct AbandonedRequest {
   std::vector<MPI_Request> requests;
   std::shared_ptr<void> keep;
 };
 
-struct Graveyard {
+struct AbandonedRequests {
   std::mutex mutex;
-  std::vector<Grave> graves;
+  std::vector<AbandonedRequest> list;
 };
 
-Graveyard& graveyard() {
-  static auto* yard = new Graveyard();  // outlives static destruction: MPI may still write into the buffers
-  return *yard;
+AbandonedRequests& abandoned_requests() {
+  static auto* requests = new AbandonedRequests();  // never destroyed: MPI may still write into the buffers
+  return *requests;
 }
 
 bool finished(std::vector<MPI_Request>& requests) {
@@ -67,19 +67,19 @@ void Request::wait(const WaitContext& context) {
 
 void Request::abandon() noexcept {
   if (requests_.empty() || !Environment::alive()) return;
-  auto& yard = graveyard();
-  const std::lock_guard lock(yard.mutex);
-  std::erase_if(yard.graves, [](Grave& grave) { return finished(grave.requests); });
-  if (!finished(requests_)) yard.graves.push_back({std::move(requests_), std::move(keep_)});
+  auto& requests = abandoned_requests();
+  const std::lock_guard lock(requests.mutex);
+  std::erase_if(requests.list, [](AbandonedRequest& entry) { return finished(entry.requests); });
+  if (!finished(requests_)) requests.list.push_back({std::move(requests_), std::move(keep_)});
   requests_.clear();
   keep_.reset();
 }
 
-std::size_t Request::graveyard_size() {
-  auto& yard = graveyard();
-  const std::lock_guard lock(yard.mutex);
-  std::erase_if(yard.graves, [](Grave& grave) { return finished(grave.requests); });
-  return yard.graves.size();
+std::size_t Request::abandoned_count() {
+  auto& requests = abandoned_requests();
+  const std::lock_guard lock(requests.mutex);
+  std::erase_if(requests.list, [](AbandonedRequest& entry) { return finished(entry.requests); });
+  return requests.list.size();
 }
 
 }  // namespace weft::mpi

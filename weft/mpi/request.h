@@ -1,4 +1,4 @@
-// A communication under way: owns its MPI requests and keeps its buffers alive until it is done.
+// Request: owns the MPI requests of a communication and keeps its buffers alive until it is done.
 #pragma once
 
 #include <mpi.h>
@@ -10,8 +10,8 @@
 
 namespace weft::mpi {
 
-// Move-only. Destroying an unfinished Request neither blocks nor frees its buffers: they move to a graveyard
-// that holds them until MPI is done with them.
+// Move-only. Destroying an unfinished Request neither blocks nor frees its buffers. A process-wide list of abandoned
+// requests keeps them until MPI is done with them.
 class Request {
  public:
   Request() = default;
@@ -23,20 +23,20 @@ class Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
-  // A slot for the next MPI_I… call to fill in.
+  // A new handle for the next non-blocking MPI call to set.
   [[nodiscard]] MPI_Request* add();
 
-  // True once everything is done; makes MPI progress.
+  // Returns true once all requests are done; makes MPI progress.
   [[nodiscard]] bool test();
-  // Blocks; throws TimeoutError or PeerLost as the waiter says, and then the Request is abandoned.
+  // Blocks. Throws TimeoutError or PeerLost like Waiter, and then abandons the requests.
   void wait(const WaitContext& context);
   [[nodiscard]] bool done() const noexcept { return requests_.empty(); }
 
-  // Status of the (last) receive, valid after test() or wait().
+  // Status of the last receive, valid after test() or wait().
   [[nodiscard]] const MPI_Status& status() const noexcept { return status_; }
 
-  // Requests abandoned so far in this process that MPI has not finished (for tests and diagnostics).
-  [[nodiscard]] static std::size_t graveyard_size();
+  // The number of abandoned requests of this process that are not done yet, for tests and diagnostics.
+  [[nodiscard]] static std::size_t abandoned_count();
 
  private:
   void abandon() noexcept;

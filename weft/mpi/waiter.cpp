@@ -10,23 +10,23 @@
 #include <thread>
 #include <vector>
 
+#include "weft/mpi/communicator.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
-#include "weft/mpi/team.h"
 
 namespace weft::mpi {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One per thread that communicates; the watchdog reads it, so what it reads is atomic.
+// State of a communicating thread. The watchdog thread reads it, so the fields that it reads are atomic.
 struct Slot {
   std::atomic<const char*> name{nullptr};
   std::atomic<const char*> file{""};
   std::atomic<unsigned> line{0};
   std::atomic<int> rank{-1};
-  std::atomic<std::int64_t> blocked_since_ms{0};  // 0: not inside an uninterruptible MPI call
+  std::atomic<std::int64_t> blocked_since_ms{0};  // 0 outside of uninterruptible MPI calls
   std::atomic<bool> warned{false};
   pthread_t thread = pthread_self();
 };
@@ -44,24 +44,24 @@ std::string site_of(const Slot& slot) {
     if (length > 0) return {text, std::min(length, sizeof text)};
   }
   const char* file = slot.file.load();
-  if (*file == '\0') return "an unknown place";
+  if (*file == '\0') return "an unknown location";
   return std::string(file) + ":" + std::to_string(slot.line.load());
 }
 
-// `otherwise` names what a thread outside all operations does.
+// `otherwise` names the activity of a thread outside of all operations.
 std::string describe(const Slot& slot, const char* otherwise = "communication") {
   const char* name = slot.name.load();
   return std::string(name != nullptr ? name : otherwise) + " called from " + site_of(slot);
 }
 
-// The rank to name in messages: in the team where there is one, else in the world.
-int rank_of(const Slot& slot, const Team* team = nullptr) {
-  int rank = team != nullptr ? team->rank() : slot.rank.load();
+// The rank for messages: in the communicator if there is one, otherwise in the world.
+int rank_of(const Slot& slot, const Communicator* communicator = nullptr) {
+  int rank = communicator != nullptr ? communicator->rank() : slot.rank.load();
   if (rank < 0 && Environment::alive()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   return rank;
 }
 
-void say(int rank, std::int64_t seconds, const std::string& what) {
+void warn(int rank, std::int64_t seconds, const std::string& what) {
   std::fprintf(stderr, "weft: rank %d has waited %lld s in %s\n", rank, static_cast<long long>(seconds), what.c_str());
   std::fflush(stderr);
 }
@@ -69,7 +69,7 @@ void say(int rank, std::int64_t seconds, const std::string& what) {
 class Watchdog {
  public:
   static Watchdog& instance() {
-    static auto* watchdog = new Watchdog();  // its thread may outlive static destruction
+    static auto* watchdog = new Watchdog();  // never destroyed: its thread may outlive static destruction
     return *watchdog;
   }
   void add(Slot* slot) {
@@ -97,10 +97,11 @@ class Watchdog {
     if (since == 0) return;
     const std::int64_t waited = now_ms() - since;
     if (waited >= options().warn_after.count() && !slot.warned.exchange(true)) {
-      say(rank_of(slot), waited / 1000, describe(slot) + " (inside MPI; all ranks had entered it)");
+      warn(rank_of(slot), waited / 1000, describe(slot) + " (inside MPI; all ranks had entered it)");
     }
     if (waited >= options().timeout.count()) {
-      say(rank_of(slot), waited / 1000, describe(slot) + ": a rank vanished inside the operation, ending the job");
+      warn(rank_of(slot), waited / 1000,
+           describe(slot) + ": a rank disappeared inside the operation, aborting the job");
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
   }
@@ -123,7 +124,7 @@ Slot& this_thread() {
 struct IdleTasks {
   std::mutex mutex;
   std::vector<IdleTask*> tasks;
-  std::atomic<std::size_t> count{0};  // so that a wait without any costs one load
+  std::atomic<std::size_t> count{0};  // a wait without tasks costs one load
 };
 
 IdleTasks& idle_tasks() {
@@ -131,18 +132,18 @@ IdleTasks& idle_tasks() {
   return *tasks;
 }
 
-// Gives the core to whoever wants it. Among ranks that yield, it is back in microseconds. From somebody who computes it
-// comes back after the kernel's slice of some milliseconds, a thousand times what a message takes; who sleeps instead
-// is let in when he wakes. So for a while after such a neighbour was met, waits sleep.
-void give_way(Clock::time_point now) {
-  constexpr auto kLong = std::chrono::microseconds(500);
+// Yields the core to other threads. If those yield too, it returns within microseconds. A thread that computes keeps
+// the core for a time slice of several milliseconds, a thousand times the latency of a message, while a sleeping thread
+// is scheduled as soon as it wakes up. After meeting a computing thread, waits therefore sleep for a while.
+void yield_core(Clock::time_point now) {
+  constexpr auto kSlow = std::chrono::microseconds(500);
   constexpr auto kNap = std::chrono::microseconds(20);
   constexpr auto kMemory = std::chrono::milliseconds(100);
   thread_local Clock::time_point t_crowded_until{};
   if (now < t_crowded_until) return std::this_thread::sleep_for(kNap);
   sched_yield();
   const auto back = Clock::now();
-  if (back - now > kLong) t_crowded_until = back + kMemory;
+  if (back - now > kSlow) t_crowded_until = back + kMemory;
 }
 
 }  // namespace
@@ -167,37 +168,37 @@ void IdleTask::progress_all() {
   for (IdleTask* task : idle_tasks().tasks) task->progress();
 }
 
-// Between two calls a rank may lose its core for long: MPI gives it away in each test where ranks outnumber cores. So
-// it is time that decides when to yield and when to give up, never a number of calls.
+// A rank may lose its core for a long time between two calls: MPI yields in each test if ranks outnumber cores.
+// Therefore elapsed time decides when to yield and when to give up, never the number of calls.
 void Waiter::idle() {
-  constexpr auto kSpinning = std::chrono::microseconds(100);  // the usual wait ends here, without a system call
-  constexpr int kSeldom = 16;
-  const bool seldom = calls_++ % kSeldom == 0;
-  if (!seldom && !yielding_) return;
+  constexpr auto kSpinning = std::chrono::microseconds(100);  // most waits end within this time, without a system call
+  constexpr int kCheckInterval = 16;
+  const bool check_now = calls_++ % kCheckInterval == 0;
+  if (!check_now && !yielding_) return;
   const auto now = Clock::now();
   if (start_ == Clock::time_point{}) start_ = now;
   yielding_ = now - start_ >= kSpinning;
   if (!yielding_) return;
-  give_way(now);
+  yield_core(now);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
-  if (seldom || waited >= limit()) look_around(waited);
+  if (check_now || waited >= limit()) check_limits(waited);
 }
 
 std::chrono::milliseconds Waiter::limit() const {
   return context_.timeout.count() > 0 ? context_.timeout : options().timeout;
 }
 
-void Waiter::look_around(std::chrono::milliseconds waited) {
+void Waiter::check_limits(std::chrono::milliseconds waited) {
   IdleTask::progress_all();
-  if (context_.team != nullptr) context_.team->poll_alarm();
+  if (context_.communicator != nullptr) context_.communicator->poll_alarm();
   if (waited > std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   const bool late = waited >= limit();
   if (!late && (warned_ || waited < options().warn_after)) return;
   const Slot& slot = this_thread();
-  const int rank = rank_of(slot, context_.team);
+  const int rank = rank_of(slot, context_.communicator);
   std::string what = describe(slot, context_.operation);
   if (context_.explain != nullptr) what += context_.explain(context_.subject);
-  if (!warned_) say(rank, waited.count() / 1000, what);
+  if (!warned_) warn(rank, waited.count() / 1000, what);
   warned_ = true;
   if (!late) return;
   throw TimeoutError("weft.TimeoutError: rank " + std::to_string(rank) + " gave up after " +
@@ -205,13 +206,14 @@ void Waiter::look_around(std::chrono::milliseconds waited) {
                      (context_.timeout.count() > 0 ? "" : "; WEFT_TIMEOUT sets the limit in seconds"));
 }
 
-OperationScope::OperationScope(const char* name, const Team* team, std::source_location where) noexcept {
+OperationScope::OperationScope(const char* name, const Communicator* communicator,
+                               std::source_location where) noexcept {
   Slot& slot = this_thread();
   outermost_ = slot.name.load(std::memory_order_relaxed) == nullptr;
   if (!outermost_) return;
   slot.file.store(where.file_name(), std::memory_order_relaxed);
   slot.line.store(where.line(), std::memory_order_relaxed);
-  slot.rank.store(team != nullptr ? team->rank() : -1, std::memory_order_relaxed);
+  slot.rank.store(communicator != nullptr ? communicator->rank() : -1, std::memory_order_relaxed);
   slot.name.store(name, std::memory_order_release);
 }
 

@@ -1,4 +1,4 @@
-// Waiting that never hangs silently: spins, yields, says who waits in what, and throws when it lasts too long.
+// Waiter: a wait that never hangs silently. It spins, yields, prints a warning and finally throws TimeoutError.
 #pragma once
 
 #include <chrono>
@@ -8,20 +8,21 @@
 
 namespace weft::mpi {
 
-class Team;
+class Communicator;
 
-// What is being waited for; names must outlive the wait.
+// Describes a wait in messages. The strings must outlive the wait.
 struct WaitContext {
   const char* operation = "communication";
-  Team* team = nullptr;  // whose alarms interrupt the wait, and whose rank is named; may be null
-  // Called once before TimeoutError is thrown, to say more ("waiting for ranks 1, 3"); may be null.
+  Communicator* communicator = nullptr;  // its alarms interrupt the wait and messages name its rank; may be null
+  // Called with `subject` to add details such as "waiting for ranks 1, 3" to messages; may be null.
   std::string (*explain)(const void*) = nullptr;
   const void* subject = nullptr;
-  // How long this wait may last; zero: Options::timeout.
+  // Limit of this wait; zero means Options::timeout.
   std::chrono::milliseconds timeout{0};
 };
 
-// Work that every wait of this process does on the side, so that a transfer can go on while its rank waits elsewhere.
+// Work that every wait of this process does while idle, so that a transfer makes progress while its rank waits
+// elsewhere.
 class IdleTask {
  public:
   IdleTask(const IdleTask&) = delete;
@@ -30,12 +31,12 @@ class IdleTask {
  protected:
   IdleTask() = default;
   ~IdleTask() = default;
-  // Between these two progress() may be called: the last thing in a constructor, the first in a destructor.
+  // progress() may be called between these two. Call them last in a constructor and first in a destructor.
   void enlist();
   void delist() noexcept;
-  // Brief, never blocks; called by any thread, under the lock that lock() gives.
+  // Must be short and never block. Any thread may call it, holding the lock of lock().
   virtual void progress() = 0;
-  // Keeps other threads' waits out while the owner works on what progress() touches.
+  // Excludes progress() calls of other threads while the owner uses the same data.
   [[nodiscard]] static std::unique_lock<std::mutex> lock();
 
  private:
@@ -47,14 +48,14 @@ class Waiter {
  public:
   explicit Waiter(const WaitContext& context) : context_(context) {}
 
-  // To be called after every test that found nothing. Throws TimeoutError after Options::timeout and PeerLost
-  // when a peer raised an alarm.
+  // Call it after every unsuccessful test. Throws TimeoutError after Options::timeout and PeerLost if a peer raised an
+  // alarm.
   void idle();
 
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] std::chrono::milliseconds limit() const;
-  void look_around(std::chrono::milliseconds waited);
+  void check_limits(std::chrono::milliseconds waited);
 
   WaitContext context_;
   unsigned calls_ = 0;
@@ -63,11 +64,11 @@ class Waiter {
   Clock::time_point start_{};
 };
 
-// The operation a thread is in, so that errors, waits and the watchdog can name it. Scopes nest; the outermost
+// Names the current operation of a thread in errors, warnings and watchdog messages. Scopes nest; the outermost one
 // names the call.
 class OperationScope {
  public:
-  OperationScope(const char* name, const Team* team,
+  OperationScope(const char* name, const Communicator* communicator,
                  std::source_location where = std::source_location::current()) noexcept;
   ~OperationScope();
   OperationScope(const OperationScope&) = delete;
@@ -77,8 +78,8 @@ class OperationScope {
   bool outermost_;
 };
 
-// Marks a call into MPI that cannot be interrupted. A watchdog thread warns as Waiter does and ends the job by
-// MPI_Abort after Options::timeout: by then a peer has agreed to the operation and vanished inside it.
+// Marks a call into MPI that cannot be interrupted. A watchdog thread warns like Waiter and calls MPI_Abort after
+// Options::timeout: by then a peer has agreed to the operation and disappeared inside it.
 class BlockingScope {
  public:
   BlockingScope() noexcept;
@@ -87,14 +88,14 @@ class BlockingScope {
   BlockingScope& operator=(const BlockingScope&) = delete;
 };
 
-// "all_reduce called from train.py:12" for the operation the calling thread is in.
+// The current operation of the calling thread, e.g. "all_reduce called from train.py:12".
 [[nodiscard]] std::string current_operation();
 
-// Where the calling thread's outermost operation was called from.
+// The call site of the calling thread's outermost operation.
 [[nodiscard]] std::string call_site();
 
-// A language binding tells call sites of its own: writes at most `capacity` characters about the thread with the
-// given pthread id and returns how many, 0 if it knows nothing.
+// Lets a language binding provide call sites. The hook writes at most `capacity` characters about the thread with the
+// given pthread id and returns their number, or 0 if it does not know the thread.
 using CallSiteHook = std::size_t (*)(unsigned long thread, char* text, std::size_t capacity);
 void set_call_site_hook(CallSiteHook hook) noexcept;
 

@@ -4,12 +4,12 @@
 
 namespace weft::multigrid {
 
-std::unique_ptr<Incoming> Boundary::expect(const Level& level) {
+std::unique_ptr<IncomingState> Boundary::post_receive(const Level& level) {
   const Place place = hierarchy_.place(level.number(), level.begin() - 1);
   return transport_.receive(*level.before(), level.number(), evaluator_.packed_bytes(place));
 }
 
-State Boundary::take(const Level& level, Incoming& incoming) {
+State Boundary::receive(const Level& level, IncomingState& incoming) {
   const Place place = hierarchy_.place(level.number(), level.begin() - 1);
   const auto start = Recorder::Clock::now();
   State u = evaluator_.unpack(incoming.wait(), place);
@@ -22,7 +22,7 @@ State Boundary::take(const Level& level, Incoming& incoming) {
   return u;
 }
 
-void Boundary::give(const Level& level, const State& u) {
+void Boundary::send(const Level& level, const State& u) {
   const Place place = hierarchy_.place(level.number(), level.end() - 1);
   const auto start = Recorder::Clock::now();
   std::optional<Packed> message = evaluator_.pack(u, place);

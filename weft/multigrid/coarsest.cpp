@@ -9,20 +9,20 @@
 namespace weft::multigrid {
 namespace {
 
-// Steps through this rank's points, calls visit(index, u) at each, and passes the last on. Returns what came from
-// before.
+// Steps through this rank's points, calls visit(index, u) at each and sends the last value to the next rank. Returns
+// the value received from the rank before.
 template <class Visit>
 State march(Solve& solve, Level& level, bool final, Visit&& visit) {
   if (level.empty()) return {};
   State left;
-  if (level.before()) left = solve.boundary.take(level, *solve.boundary.expect(level));
+  if (level.before()) left = solve.boundary.receive(level, *solve.boundary.post_receive(level));
   State u = level.before() ? left : level.u(0);
   for (std::int64_t index = level.first_target(); index < level.end(); ++index) {
     u = solve.evaluator.step(u, level.rhs(index), solve.hierarchy.step(level.number(), index - 1, final));
-    level.rhs(index).reset();  // nobody needs it again, and its memory may serve the next step
+    level.rhs(index).reset();  // no longer needed; the next step may reuse its memory
     visit(index, u);
   }
-  if (level.after()) solve.boundary.give(level, u);
+  if (level.after()) solve.boundary.send(level, u);
   return left;
 }
 
@@ -35,7 +35,7 @@ void solve_coarsest(Solve& solve) {
     interpolate_to_finer(solve, level.number());
     return;
   }
-  // Every rank behind waits for this one: corrections only after the value is passed on.
+  // Later ranks wait for this one, so it sends its value before it computes corrections.
   march(solve, level, false, [&](std::int64_t index, const State& u) { level.u(index) = u; });
   for (std::int64_t index = level.first_target(); index < level.end(); ++index) {
     correct_finer(solve, level, index, std::exchange(level.u(index), State()));

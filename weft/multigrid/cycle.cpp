@@ -8,14 +8,14 @@
 namespace weft::multigrid {
 namespace {
 
-void go_down(Solve& solve, int number, const CyclePlan& plan) {
+void descend(Solve& solve, int number, const CyclePlan& plan) {
   relax(solve, solve.level(number), solve.options.relaxations[number]);
   const bool with_norm = number == 0 && plan.residual;
   const double part = restrict_to_coarser(solve, number, with_norm);
   if (with_norm) plan.residual(part);
 }
 
-void go_up(Solve& solve, int number) {
+void ascend(Solve& solve, int number) {
   if (number == solve.hierarchy.coarsest()) {
     solve_coarsest(solve);
   } else {
@@ -32,15 +32,15 @@ void cycle(Solve& solve, const CyclePlan& plan) {
     inject_to_coarsest(solve);
     number = coarsest;
   }
-  // An F-cycle, when it first comes up to a level, goes down from there once more.
+  // When an F-cycle reaches a level on the way up for the first time, it descends again from there.
   int first_visits_below = plan.kind == CycleKind::kF ? coarsest : 0;
   bool down = number < coarsest;
   do {
     if (down) {
-      go_down(solve, number++, plan);
+      descend(solve, number++, plan);
       down = number < coarsest;
     } else {
-      go_up(solve, number--);
+      ascend(solve, number--);
       down = number > 0 && number < first_visits_below;
       if (down) --first_visits_below;
     }

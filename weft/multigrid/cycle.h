@@ -10,11 +10,11 @@ namespace weft::multigrid {
 struct CyclePlan {
   CycleKind kind = CycleKind::kV;
   bool skip_downcycle = false;
-  // Takes this rank's part of the residual norm as soon as it is known; absent: no norm is computed.
+  // Called with this rank's part of the residual norm as soon as it is known. If empty, no norm is computed.
   std::function<void(double part)> residual;
 };
 
-// One iteration.
+// Runs one iteration.
 void cycle(Solve& solve, const CyclePlan& plan);
 
 }  // namespace weft::multigrid

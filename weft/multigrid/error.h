@@ -1,4 +1,4 @@
-// A solve that failed, told alike on all ranks.
+// SolveError: a failed solve, thrown with the same text on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace weft::multigrid {
 
-// Where something went wrong.
+// The location and text of a failure.
 struct Fault {
   int rank = 0;
   int level = 0;
-  std::int64_t index = 0;  // the step from this point of the level
+  std::int64_t index = 0;  // point of the level; start of a step
   std::string activity;    // "step", "pack", ...
-  std::string text;        // what the exception said
+  std::string text;        // the text of the exception
 };
 
-// On the rank where it happened the original exception is nested inside: nested_ptr() or std::rethrow_if_nested.
+// On the failing rank it nests the original exception: use nested_ptr() or std::rethrow_if_nested.
 class SolveError : public mpi::SharedFailure, public std::nested_exception {
  public:
   SolveError(const Fault& fault, const std::string& also);

@@ -26,13 +26,13 @@ Fault read(int rank, const std::string& text) {
   try {
     std::rethrow_exception(cause);
   } catch (...) {
-    throw SolveError(fault, also);  // takes the exception being handled along
+    throw SolveError(fault, also);  // nests the exception being handled
   }
 }
 
 }  // namespace
 
-void throw_failure(Transport& transport, const Evaluator& evaluator) {
+void throw_failure(Transport& transport, const ProblemEvaluator& evaluator) {
   transport.finish();
   const std::vector<std::string> texts = transport.gather(write(evaluator.fault()));
   std::optional<Fault> first;
@@ -43,7 +43,7 @@ void throw_failure(Transport& transport, const Evaluator& evaluator) {
     if (!first) {
       first = read(rank, text);
     } else {
-      also += (also.empty() ? " (failed too: rank " : ", rank ") + std::to_string(rank);
+      also += (also.empty() ? " (also failed: rank " : ", rank ") + std::to_string(rank);
     }
   }
   throw_with_cause(first.value(), also.empty() ? also : also + ")", evaluator.cause());

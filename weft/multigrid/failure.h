@@ -1,13 +1,13 @@
-// The end of a solve that failed somewhere: every rank throws the same error.
+// Ends a failed solve: all ranks throw the same error.
 #pragma once
 
-#include "weft/multigrid/evaluate.h"
+#include "weft/multigrid/problem/problem_evaluator.h"
 #include "weft/multigrid/transport.h"
 
 namespace weft::multigrid {
 
-// Collective, once all ranks know that one has failed. Finishes what was sent, then throws SolveError for the fault of
-// the lowest rank that has one; on ranks with a fault of their own the exception behind it is nested inside.
-[[noreturn]] void throw_failure(Transport& transport, const Evaluator& evaluator);
+// Collective; call it once all ranks know that one of them failed. Waits for pending sends, then throws SolveError for
+// the fault of the lowest failed rank. On failed ranks it nests their original exception.
+[[noreturn]] void throw_failure(Transport& transport, const ProblemEvaluator& evaluator);
 
 }  // namespace weft::multigrid

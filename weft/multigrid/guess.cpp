@@ -5,16 +5,16 @@
 namespace weft::multigrid {
 namespace {
 
-// From rank to rank along the finest level.
+// Passes the initial value from rank to rank along the finest level.
 State relay_initial(Solve& solve, Level& level) {
   if (level.empty()) return {};
-  const State u = level.before() ? solve.boundary.take(level, *solve.boundary.expect(level)) : level.u(0);
-  if (level.after()) solve.boundary.give(level, u);
+  const State u = level.before() ? solve.boundary.receive(level, *solve.boundary.post_receive(level)) : level.u(0);
+  if (level.after()) solve.boundary.send(level, u);
   return u;
 }
 
-// Where the first cycle starts by solving the coarsest level, nobody reads a value but the first one: then zero need
-// not be made, which takes a problem that knows how.
+// If the first cycle starts by solving the coarsest level, it reads only the first value. The problem then needs no
+// zero().
 bool reads_guess(const Options& options) {
   if (options.relax_coarsest_only) return true;
   if (options.initial_guess == InitialGuess::kCoarseSolve) return false;

@@ -1,12 +1,12 @@
-// The values that a solve starts from.
+// Sets the initial guess of a solve.
 #pragma once
 
 #include "weft/multigrid/solve.h"
 
 namespace weft::multigrid {
 
-// Sets the initial value and the C-points of the finest level. `started` says that an earlier solve left its values
-// there.
+// Sets the initial value and the C-points of the finest level. `started` is true if they hold the values of an earlier
+// solve.
 void set_initial_guess(Solve& solve, bool started);
 
 }  // namespace weft::multigrid

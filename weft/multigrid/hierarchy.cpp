@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "weft/multigrid/signature.h"
+#include "weft/mpi/fingerprint.h"
 
 namespace weft::multigrid {
 namespace {
@@ -17,19 +17,19 @@ void require(bool holds, const std::string& what) {
 
 Offsets balanced_offsets(std::int64_t steps, int ranks) {
   Offsets offsets(1, 0);
-  // One behind the steps' ends: a rank owns the points its steps lead to.
+  // A rank owns the points that its steps lead to, hence the + 1.
   for (int rank = 0; rank < ranks; ++rank) offsets.push_back(partition::balanced(steps, ranks, rank).end + 1);
   return offsets;
 }
 
 void check_offsets(const Offsets& offsets, std::int64_t steps, int ranks) {
-  require(static_cast<int>(offsets.size()) == ranks + 1, "offsets must have one element more than there are ranks (" +
-                                                             std::to_string(ranks + 1) + "), they have " +
+  require(static_cast<int>(offsets.size()) == ranks + 1, "expected " + std::to_string(ranks + 1) +
+                                                             " offsets (one more than ranks), got " +
                                                              std::to_string(offsets.size()));
   require(offsets.front() == 0 && offsets.back() == steps + 1,
-          "offsets must go from 0 to the number of points (" + std::to_string(steps + 1) + "), they go from " +
+          "offsets must go from 0 to the number of points (" + std::to_string(steps + 1) + "), got " +
               std::to_string(offsets.front()) + " to " + std::to_string(offsets.back()));
-  require(std::is_sorted(offsets.begin(), offsets.end()), "offsets must not fall");
+  require(std::is_sorted(offsets.begin(), offsets.end()), "offsets must not decrease");
 }
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
@@ -38,14 +38,13 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by
 
 TimeHierarchy::TimeHierarchy(std::int64_t steps, int ranks, const HierarchyOptions& options)
     : steps_(steps), t_begin_(options.t_begin), t_end_(options.t_end), times_(options.times) {
-  require(steps >= 1, "steps must be at least 1, not " + std::to_string(steps));
-  require(ranks >= 1, "ranks must be at least 1, not " + std::to_string(ranks));
-  require(options.max_levels >= 1, "max_levels must be at least 1, not " + std::to_string(options.max_levels));
+  require(steps >= 1, "steps must be at least 1, got " + std::to_string(steps));
+  require(ranks >= 1, "ranks must be at least 1, got " + std::to_string(ranks));
+  require(options.max_levels >= 1, "max_levels must be at least 1, got " + std::to_string(options.max_levels));
   require(options.min_coarse_steps >= 1,
-          "min_coarse_steps must be at least 1, not " + std::to_string(options.min_coarse_steps));
+          "min_coarse_steps must be at least 1, got " + std::to_string(options.min_coarse_steps));
   require(times_.empty() || static_cast<std::int64_t>(times_.size()) == steps + 1,
-          "times must be given for all " + std::to_string(steps + 1) + " points, there are " +
-              std::to_string(times_.size()));
+          "expected times of all " + std::to_string(steps + 1) + " points, got " + std::to_string(times_.size()));
   offsets_ = options.offsets.empty() ? balanced_offsets(steps, ranks) : options.offsets;
   check_offsets(offsets_, steps, ranks);
   step_size_ = (t_end_ - t_begin_) / static_cast<double>(steps);
@@ -56,8 +55,8 @@ void TimeHierarchy::coarsen(const HierarchyOptions& options) {
   strides_.push_back(1);
   for (int level = 0;; ++level) {
     const std::int64_t factor = options.coarsening[level];
-    require(factor >= 2, "coarsening factors must be at least 2, that of level " + std::to_string(level) + " is " +
-                             std::to_string(factor));
+    require(factor >= 2, "coarsening factors must be at least 2, got " + std::to_string(factor) + " on level " +
+                             std::to_string(level));
     factors_.push_back(factor);
     const std::int64_t coarse_steps = this->steps(level) / factor;
     if (level + 1 == options.max_levels || coarse_steps < options.min_coarse_steps) return;
@@ -71,7 +70,7 @@ partition::Range TimeHierarchy::points(int level, int rank) const {
 }
 
 int TimeHierarchy::owner(int level, std::int64_t index) const {
-  // The last offset at or below the point: ranks without points share theirs with the next rank and are passed over.
+  // The last offset at or below the point. Ranks without points have the same offset as the next rank, which wins.
   const auto above = std::upper_bound(offsets_.begin(), offsets_.end(), index * stride(level));
   return static_cast<int>(above - offsets_.begin()) - 1;
 }
@@ -90,7 +89,7 @@ std::optional<int> TimeHierarchy::after(int level, int rank) const {
 
 double TimeHierarchy::time(std::int64_t fine_index) const {
   if (!times_.empty()) return times_[static_cast<std::size_t>(fine_index)];
-  if (fine_index == steps_) return t_end_;  // not a rounding error beside it
+  if (fine_index == steps_) return t_end_;  // exactly, without rounding errors
   return t_begin_ + step_size_ * static_cast<double>(fine_index);
 }
 
@@ -106,7 +105,7 @@ Step TimeHierarchy::step(int level, std::int64_t index, bool final) const {
 }
 
 std::uint64_t TimeHierarchy::signature() const {
-  Signature signature;
+  mpi::Fingerprint signature;
   signature.add(steps_).add(levels()).add(factors_.back()).add(t_begin_).add(t_end_);
   for (const std::int64_t stride : strides_) signature.add(stride);
   for (const std::int64_t offset : offsets_) signature.add(offset);

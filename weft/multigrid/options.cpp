@@ -3,14 +3,14 @@
 #include <stdexcept>
 #include <string>
 
-#include "weft/multigrid/signature.h"
+#include "weft/mpi/fingerprint.h"
 
 namespace weft::multigrid {
 namespace {
 
 void require(bool holds, const char* name, const char* expected, double value) {
   if (holds) return;
-  throw std::invalid_argument(std::string("multigrid: ") + name + " must be " + expected + ", it is " +
+  throw std::invalid_argument(std::string("multigrid: ") + name + " must be " + expected + ", got " +
                               std::to_string(value));
 }
 
@@ -24,7 +24,7 @@ void require_all(const PerLevel<T>& setting, const char* name, const char* expec
 }
 
 template <class T>
-void add(Signature& signature, const PerLevel<T>& setting) {
+void add(mpi::Fingerprint& signature, const PerLevel<T>& setting) {
   signature.add(setting.everywhere()).add(setting.exceptions().size());
   for (const auto& [level, value] : setting.exceptions()) signature.add(level).add(value);
 }
@@ -40,13 +40,13 @@ void validate(const Options& options) {
 }
 
 std::uint64_t signature(const Options& options) {
-  Signature signature;
+  mpi::Fingerprint signature;
   signature.add(options.max_iterations).add(options.absolute_tolerance).add(options.relative_tolerance);
   signature.add(options.temporal_norm).add(options.compute_residual);
   add(signature, options.relaxations);
   add(signature, options.c_weight);
   signature.add(options.cycle).add(options.skip_downcycle).add(options.relax_coarsest_only);
-  // Storage and check_finite concern a rank's own memory and no message.
+  // Storage and check_finite do not affect messages, so they may differ.
   signature.add(options.initial_guess).add(options.final_sweep);
   return signature.value();
 }

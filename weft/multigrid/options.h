@@ -1,4 +1,4 @@
-// How a solve is done; all ranks must say the same.
+// Options of a solve. All ranks must pass the same, except for storage, check_finite and recorder.
 #pragma once
 
 #include <cstdint>
@@ -11,61 +11,62 @@ class Recorder;
 
 enum class CycleKind : std::int8_t {
   kV,
-  kF,  // a V-cycle on each level on the way up: FMG
+  kF,  // a V-cycle from each level on the way up, as in full multigrid (FMG)
 };
 
-// How the residuals at the C-points become one number.
+// The norm that combines the residuals of the C-points.
 enum class TemporalNorm : std::int8_t { kOne, kTwo, kInfinity };
 
 enum class Storage : std::int8_t {
   kAllPoints,
-  kCPoints,  // F-points are computed again where they are needed, which costs nothing more in this solver's cycles
+  kCPoints,  // F-points are recomputed when needed, which is free in the cycles of this solver
 };
 
 enum class InitialGuess : std::int8_t {
-  kZero,         // Problem::zero at every C-point but the first
-  kConstant,     // the initial value at every C-point; travels from rank to rank once
-  kCoarseSolve,  // the coarsest level, solved serially, and relaxed on the way up; before the first iteration
+  kZero,         // Problem::zero at every C-point except the first
+  kConstant,     // the initial value at every C-point; sent once from rank to rank
+  kCoarseSolve,  // a serial solve of the coarsest level, relaxed on the way up, before the first iteration
   kCallback,     // Problem::guess
-  kPrevious,     // what the last solve left; Problem::guess's place is taken by kZero the first time
+  kPrevious,     // the result of the previous solve; kZero the first time
 };
 
-// What follows the last iteration on the finest level, with Step::final set.
+// The sweep over the finest level after the last iteration, with Step::final set.
 enum class FinalSweep : std::int8_t {
-  kFC,    // F- and C-relaxation: every step once
-  kF,     // F-relaxation: C-points stay as the last correction left them
+  kFC,    // F- and C-relaxation: takes every step once
+  kF,     // F-relaxation: C-points keep the values of the last correction
   kNone,  // only C-points have a solution
 };
 
 struct Options {
   int max_iterations = 10;
-  // Iterations end below either; zero means never. Relative to the first residual.
+  // Iterations stop when the residual falls below either; zero disables it. The relative one refers to the first
+  // residual.
   double absolute_tolerance = 1e-12;
   double relative_tolerance = 0;
   TemporalNorm temporal_norm = TemporalNorm::kTwo;
-  // Off: no norms, no reduction in each iteration, and always max_iterations.
+  // If false, iterations compute and reduce no norms, and there are always max_iterations of them.
   bool compute_residual = true;
-  // n means n times F- and C-relaxation, then F once more: 0 is F-relaxation, 1 is FCF.
+  // n means n times F- and C-relaxation, then a last F-relaxation: 0 is F-relaxation, 1 is FCF.
   PerLevel<int> relaxations{0};
-  // Of the new value in C-relaxation; the old one has 1 - weight. The final sweep always takes the new value.
+  // Weight of the new value in C-relaxation; the old value has 1 - weight. The final sweep always uses the new value.
   PerLevel<double> c_weight{1.0};
   CycleKind cycle = CycleKind::kV;
-  // The first iteration starts on the coarsest level, from the guess injected.
+  // The first iteration starts on the coarsest level with the injected guess.
   bool skip_downcycle = false;
-  // The coarsest level is relaxed (as often as its setting says) instead of solved.
+  // Relax the coarsest level, as `relaxations` sets, instead of solving it.
   bool relax_coarsest_only = false;
   Storage storage = Storage::kAllPoints;
   InitialGuess initial_guess = InitialGuess::kZero;
   FinalSweep final_sweep = FinalSweep::kFC;
-  // Throw for a state that is not finite, naming level, step and rank. WEFT_DEBUG=1 sets it where this is false.
+  // Throw SolveError with level, step and rank if a state is not finite. WEFT_DEBUG=1 also enables it.
   bool check_finite = false;
-  // Told of everything this rank does; may differ between ranks. Not owned.
+  // Records the tasks of this rank; may differ between ranks. Not owned.
   Recorder* recorder = nullptr;
 };
 
-// Throws std::invalid_argument for values that make no sense.
+// Throws std::invalid_argument for invalid values.
 void validate(const Options& options);
-// Equal for equal options: what ranks compare. The recorder does not count.
+// A fingerprint of the options that must be equal on all ranks.
 [[nodiscard]] std::uint64_t signature(const Options& options);
 
 }  // namespace weft::multigrid

@@ -1,4 +1,4 @@
-// A setting that may differ from level to level.
+// PerLevel: a setting that may differ between levels.
 #pragma once
 
 #include <map>
@@ -6,11 +6,11 @@
 
 namespace weft::multigrid {
 
-// One value for all levels, and others for some. Level 0 is the finest.
+// A default value for all levels and exceptions for some. Level 0 is the finest.
 template <class T>
 class PerLevel {
  public:
-  PerLevel(T everywhere) : everywhere_(everywhere) {}  // NOLINT: `options.relaxations = 1` should read like that
+  PerLevel(T everywhere) : everywhere_(everywhere) {}  // NOLINT: implicit, for `options.relaxations = 1`
   PerLevel(T everywhere, std::map<int, T> exceptions) : everywhere_(everywhere), exceptions_(std::move(exceptions)) {}
 
   PerLevel& set(int level, T value) {

@@ -11,16 +11,16 @@ class Sweep {
  public:
   Sweep(Solve& solve, Level& level, bool final, const Visitor& visitor)
       : solve_(solve), level_(level), visitor_(visitor), final_(final) {
-    // Without C-points, a border needs a message only where it cuts an interval.
+    // Without a C-point callback, only an interval that spans two ranks needs a message.
     receives_ = level.before() && (visitor.c_point || !level.is_c_point(level.begin()));
     sends_ = level.after() && (visitor.c_point || !level.is_c_point(level.end()));
   }
 
   State run() {
-    if (receives_) incoming_ = solve_.boundary.expect(level_);
-    // A C-point's value is known before the sweep, and is the one the next rank's interval starts from.
+    if (receives_) incoming_ = solve_.boundary.post_receive(level_);
+    // The value of a C-point is known before the sweep, and the next rank's interval starts from it.
     const std::int64_t last = level_.end() - 1;
-    if (sends_ && level_.is_c_point(last)) solve_.boundary.give(level_, level_.u(last));
+    if (sends_ && level_.is_c_point(last)) solve_.boundary.send(level_, level_.u(last));
     for (std::int64_t stop = level_.end(); stop > level_.first_target();) {
       const std::int64_t first = interval_start(stop);
       run_interval(first, stop);
@@ -31,7 +31,7 @@ class Sweep {
   }
 
  private:
-  // Where the interval that ends before `stop` starts: behind the last C-point below stop - 1.
+  // The start of the interval that ends before `stop`: the point after the last C-point below stop - 1.
   [[nodiscard]] std::int64_t interval_start(std::int64_t stop) const {
     return std::max((stop - 2) / level_.factor() * level_.factor() + 1, level_.first_target());
   }
@@ -40,12 +40,12 @@ class Sweep {
     if (level_.owns(first - 1)) {
       step_through(first, stop, level_.u(first - 1));
     } else if (receives_) {
-      left_ = solve_.boundary.take(level_, *incoming_);
+      left_ = solve_.boundary.receive(level_, *incoming_);
       step_through(first, stop, left_);
     }
   }
 
-  // An interval as far as it is this rank's; at most its last point is a C-point.
+  // Steps through this rank's part of an interval, of which at most the last point is a C-point.
   void step_through(std::int64_t first, std::int64_t stop, State u) {
     for (std::int64_t index = first; index < stop; ++index) {
       if (level_.is_c_point(index)) {
@@ -53,7 +53,7 @@ class Sweep {
         return;
       }
       u = solve_.evaluator.step(u, level_.rhs(index), solve_.hierarchy.step(level_.number(), index - 1, final_));
-      if (sends_ && index + 1 == level_.end()) solve_.boundary.give(level_, u);
+      if (sends_ && index + 1 == level_.end()) solve_.boundary.send(level_, u);
       if (visitor_.f_point) visitor_.f_point(index, u);
     }
   }
@@ -61,15 +61,15 @@ class Sweep {
   Solve& solve_;
   Level& level_;
   const Visitor& visitor_;
-  std::unique_ptr<Incoming> incoming_;
+  std::unique_ptr<IncomingState> incoming_;
   State left_;
   bool final_;
   bool receives_;
   bool sends_;
 };
 
-// The C-points that the final sweep does not compute.
-void show_untouched(Solve& solve, const Level& level) {
+// Calls access() for the C-points that the final sweep does not compute.
+void access_remaining(Solve& solve, const Level& level) {
   for (std::int64_t index = level.begin(); index < level.end(); ++index) {
     const bool computed = index > 0 && (solve.options.final_sweep == FinalSweep::kFC || !level.is_c_point(index));
     if (!computed) solve.evaluator.access(level.u(index), solve.hierarchy.place(0, index));
@@ -95,12 +95,12 @@ void relax(Solve& solve, Level& level, int count) {
   for (int i = 0; i < count; ++i) sweep(solve, level, false, {relax_c_point, nullptr});
 }
 
-void sweep_finally(Solve& solve) {
+void final_sweep(Solve& solve) {
   if (solve.options.final_sweep == FinalSweep::kNone) return;
   Level& level = solve.level(0);
   const bool all = solve.options.storage == Storage::kAllPoints;
   const auto keep = [&](std::int64_t index, const State& u) {
-    // The last point stays whatever the storage: it is this rank's result.
+    // Any Storage keeps the last point, because it is this rank's result.
     if (all || level.is_c_point(index) || index + 1 == level.end()) level.u(index) = u;
     solve.evaluator.access(u, solve.hierarchy.place(0, index));
   };
@@ -110,7 +110,7 @@ void sweep_finally(Solve& solve) {
   Visitor visitor{nullptr, keep};
   if (solve.options.final_sweep == FinalSweep::kFC) visitor.c_point = relax_c_point;
   solve.left_value = sweep(solve, level, true, visitor);
-  show_untouched(solve, level);
+  access_remaining(solve, level);
 }
 
 }  // namespace weft::multigrid

@@ -1,4 +1,4 @@
-// F- and C-relaxation: sweeps over a level that step from each C-point through the F-points behind it.
+// F- and C-relaxation: sweeps over a level that step from each C-point through the F-points after it.
 #pragma once
 
 #include <functional>
@@ -7,26 +7,25 @@
 
 namespace weft::multigrid {
 
-// What a sweep does besides computing F-points.
+// Callbacks of a sweep, in addition to computing F-points.
 struct Visitor {
-  // At each C-point but 0, with the value that the step into it starts from. Absent: C-points are left alone, and only
-  // intervals that a border cuts need a message.
+  // Called at each C-point except 0, with the value that the step to it starts from. If empty, C-points keep their
+  // values, and only intervals that span two ranks need a message.
   std::function<void(std::int64_t index, const State& before)> c_point;
-  // At each F-point, with its new value.
+  // Called at each F-point with its new value.
   std::function<void(std::int64_t index, const State& u)> f_point;
 };
 
-// Steps through the intervals of this rank, the last one first: what the next rank waits for leaves as early as it can,
-// and what comes from the rank before is needed as late as can be. Going backwards also lets a visitor change a
-// C-point: the interval that starts there is done already. Returns the value before this rank's first point if it came
-// from another.
+// Steps through the intervals of this rank from the last to the first. The next rank then receives its value as early
+// as possible, and the value from the rank before is needed as late as possible. This order also lets a visitor change
+// a C-point, because the interval that starts there is already done. Returns the value before this rank's first point
+// if another rank sent it.
 State sweep(Solve& solve, Level& level, bool final, const Visitor& visitor);
 
-// `count` times F-relaxation and C-relaxation together. The F-relaxation that follows is left to whoever needs its
-// result.
+// Runs F-relaxation and C-relaxation `count` times. Does not run the last F-relaxation: the next sweep does.
 void relax(Solve& solve, Level& level, int count);
 
-// The sweep after the last iteration, with Step::final set, that leaves the solution in the finest level.
-void sweep_finally(Solve& solve);
+// Runs the sweep after the last iteration, with Step::final set, which stores the solution in the finest level.
+void final_sweep(Solve& solve);
 
 }  // namespace weft::multigrid

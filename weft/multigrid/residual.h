@@ -1,15 +1,15 @@
-// The residual norm: many points' residuals as one number, over the ranks too.
+// The residual norm: combines the residuals of all points and ranks into one number.
 #pragma once
 
 #include "weft/multigrid/options.h"
 
 namespace weft::multigrid {
 
-// One more point's norm in a rank's part: a sum of norms, a sum of squares or a maximum. NaN stays.
+// Adds the norm of one point to a rank's part: a sum of norms, a sum of squares or a maximum. Keeps NaN.
 [[nodiscard]] double accumulate(TemporalNorm kind, double sum, double norm);
-// Whether the ranks' parts are to be combined by their maximum instead of their sum.
+// Whether the parts of the ranks are combined by maximum instead of sum.
 [[nodiscard]] bool takes_maximum(TemporalNorm kind);
-// The norm from all ranks' parts together.
+// The norm, given the combined parts of all ranks.
 [[nodiscard]] double finish(TemporalNorm kind, double sum);
 
 }  // namespace weft::multigrid

@@ -9,20 +9,21 @@
 namespace weft::multigrid {
 namespace {
 
-// The coarse level begins with the fine C-points; a C-point's owner owns the coarse point, so nothing travels.
+// Copies the fine C-points to the coarse level. The owner of a C-point owns the coarse point, so this needs no message.
 void inject(Solve& solve, Level& fine, Level& coarse) {
   for (std::int64_t index = coarse.begin(); index < coarse.end(); ++index) {
     const Place place = solve.hierarchy.place(fine.number(), index * fine.factor());
     State u = solve.evaluator.coarsen(fine.u(place.index), place);
     coarse.rhs(index).reset();
-    // F-points of the coarse level are computed before anybody reads them.
+    // F-points of the coarse level are computed before they are read.
     coarse.u(index) = coarse.is_c_point(index) ? u : State();
     coarse.v(index) = std::move(u);
   }
 }
 
-// v at the point before this rank's first coarse one. Where that is the very C-point before its first fine one, the
-// sweep of the fine level brings it; only otherwise it needs a message of its own. Both sides of a border see the same.
+// Provides v at the point before this rank's first coarse point. If that C-point directly precedes the rank's first
+// fine point, the fine sweep receives it; otherwise it needs a separate message. Both ranks come to the same
+// conclusion.
 class CoarseBorder {
  public:
   CoarseBorder(Solve& solve, const Level& fine, const Level& coarse) : solve_(solve), fine_(fine), coarse_(coarse) {
@@ -32,14 +33,14 @@ class CoarseBorder {
     sends_ = coarse.after() && !goes_with_sweep;
   }
 
-  // The C-points are known before the sweep: their exchange hides behind it.
+  // The C-points are known before the sweep, so the exchange overlaps with it.
   void exchange(const State& last_v) {
-    if (receives_) incoming_ = solve_.boundary.expect(coarse_);
-    if (sends_) solve_.boundary.give(coarse_, last_v);
+    if (receives_) incoming_ = solve_.boundary.post_receive(coarse_);
+    if (sends_) solve_.boundary.send(coarse_, last_v);
   }
-  // `left` is what the sweep received.
+  // Returns the coarse value before this rank's first point. `left` is the fine value that the sweep received.
   [[nodiscard]] State v_before(const State& left) {
-    if (receives_) return solve_.boundary.take(coarse_, *incoming_);
+    if (receives_) return solve_.boundary.receive(coarse_, *incoming_);
     return solve_.evaluator.coarsen(left, solve_.hierarchy.place(fine_.number(), fine_.begin() - 1));
   }
 
@@ -47,17 +48,17 @@ class CoarseBorder {
   Solve& solve_;
   const Level& fine_;
   const Level& coarse_;
-  std::unique_ptr<Incoming> incoming_;
+  std::unique_ptr<IncomingState> incoming_;
   bool receives_;
   bool sends_;
 };
 
 struct Residuals {
   double norm_part = 0;
-  State left;  // what the sweep received from the rank before
+  State left;  // the value that the sweep received from the rank before
 };
 
-// F-relaxation of the fine level; the residuals at its C-points are left in the coarse right-hand sides.
+// F-relaxes the fine level and stores the residuals of its C-points in the coarse right-hand sides.
 Residuals take_residuals(Solve& solve, Level& fine, Level& coarse, bool with_norm) {
   double sum = 0;
   const auto at_c_point = [&](std::int64_t index, const State& before) {
@@ -71,7 +72,7 @@ Residuals take_residuals(Solve& solve, Level& fine, Level& coarse, bool with_nor
   return {sum, std::move(left)};
 }
 
-// Takes away what the coarse step lacks to reproduce v. The first point last: it needs the value from the rank before.
+// Subtracts the coarse residual of v. Handles the first point last: it needs the value from the rank before.
 void subtract_coarse_residuals(Solve& solve, Level& coarse, CoarseBorder& border, const State& left) {
   for (std::int64_t index = coarse.end() - 1; index >= coarse.first_target(); --index) {
     const State before = coarse.owns(index - 1) ? coarse.v(index - 1) : border.v_before(left);

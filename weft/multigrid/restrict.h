@@ -1,17 +1,18 @@
-// The way down: the residual at the C-points becomes the right-hand side of the next coarser level (FAS).
+// Restriction, the way down: the residual at the C-points becomes the right-hand side of the coarser level (FAS).
 #pragma once
 
 #include "weft/multigrid/solve.h"
 
 namespace weft::multigrid {
 
-// F-relaxes a level, and gives the next one its values u = v = the C-points here and its right-hand side
-//   residual here + v - step(v before),
-// with which the fine solution, if it were reached, would solve the coarse equation. Returns this rank's part of the
-// norm of the residual (see accumulate) where `with_norm`.
+// F-relaxes a level and sets up the next coarser one. There, u and v become the values of the C-points, and the
+// right-hand side becomes
+//   fine residual + v - step(v before),
+// so that the fine solution also solves the coarse equation. With `with_norm`, returns this rank's part of the residual
+// norm (see accumulate).
 [[nodiscard]] double restrict_to_coarser(Solve& solve, int fine, bool with_norm);
 
-// The coarser levels get the C-points' values and no right-hand side: the first cycle where the way down is skipped.
+// Copies the C-points to the coarser levels without right-hand sides, for a first cycle that skips the way down.
 void inject_to_coarsest(Solve& solve);
 
 }  // namespace weft::multigrid

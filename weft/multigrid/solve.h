@@ -1,13 +1,13 @@
-// What the parts of the algorithm share while one solve runs.
+// Solve: the state of a running solve, shared by the parts of the algorithm.
 #pragma once
 
 #include <vector>
 
 #include "weft/multigrid/boundary.h"
-#include "weft/multigrid/evaluate.h"
 #include "weft/multigrid/hierarchy.h"
 #include "weft/multigrid/level.h"
 #include "weft/multigrid/options.h"
+#include "weft/multigrid/problem/problem_evaluator.h"
 
 namespace weft::multigrid {
 
@@ -15,9 +15,9 @@ struct Solve {
   const TimeHierarchy& hierarchy;
   const Options& options;
   std::vector<Level>& levels;
-  Evaluator& evaluator;
+  ProblemEvaluator& evaluator;
   Boundary& boundary;
-  State left_value;  // before this rank's first fine point, in the final sweep
+  State left_value;  // the value before this rank's first fine point in the final sweep
 
   [[nodiscard]] Level& level(int number) { return levels[static_cast<std::size_t>(number)]; }
 };

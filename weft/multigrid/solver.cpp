@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/mpi/fingerprint.h"
 #include "weft/mpi/waiter.h"
 #include "weft/multigrid/coarsest.h"
 #include "weft/multigrid/cycle.h"
@@ -14,7 +15,6 @@
 #include "weft/multigrid/mpi_transport.h"
 #include "weft/multigrid/relax.h"
 #include "weft/multigrid/residual.h"
-#include "weft/multigrid/signature.h"
 
 namespace weft::multigrid {
 
@@ -23,8 +23,8 @@ struct Solver::Implementation {
   std::shared_ptr<Transport> transport;
   std::vector<Level> levels;
   State left_value;
-  bool started = false;      // an earlier solve left its C-points
-  bool keeps_start = false;  // and the next one wants them
+  bool started = false;      // the C-points hold the values of an earlier solve
+  bool keeps_start = false;  // the next solve starts from the C-points
 
   void begin(const Options& options) const;
   void run(Solve& solve);
@@ -35,7 +35,7 @@ struct Solver::Implementation {
 
 namespace {
 
-// The first residual there is: without the way down, the first iteration has none.
+// The first residual; an iteration that skips the way down has no residual.
 double first_residual(const Statistics& statistics) {
   for (const auto& residual : statistics.residuals) {
     if (residual) return *residual;
@@ -43,13 +43,13 @@ double first_residual(const Statistics& statistics) {
   return 0;
 }
 
-// After an iteration; sets `converged`.
+// Whether the iterations are done; sets `converged`.
 bool is_done(const Options& options, Statistics& statistics) {
   const std::optional<double>& residual = statistics.residuals.back();
   if (!residual) return false;
   statistics.converged =
       *residual < options.absolute_tolerance || *residual < options.relative_tolerance * first_residual(statistics);
-  return statistics.converged || std::isnan(*residual);  // NaN never becomes a number again
+  return statistics.converged || std::isnan(*residual);  // a NaN residual stays NaN
 }
 
 std::string describe(const TimeHierarchy& hierarchy, std::uint64_t options) {
@@ -59,7 +59,7 @@ std::string describe(const TimeHierarchy& hierarchy, std::uint64_t options) {
 
 }  // namespace
 
-// Collective: nobody communicates unless all ranks are about to do the same.
+// Collective. Checks that all ranks start the same solve before they communicate.
 void Solver::Implementation::begin(const Options& options) const {
   std::string problem;
   try {
@@ -68,19 +68,19 @@ void Solver::Implementation::begin(const Options& options) const {
     problem = error.what();
   }
   const std::uint64_t chosen = signature(options);
-  const std::uint64_t all = Signature().add(hierarchy.signature()).add(chosen).value();
-  if (!problem.empty() && transport->size() == 1) throw std::invalid_argument(problem);  // nobody else to tell
+  const std::uint64_t all = mpi::Fingerprint().add(hierarchy.signature()).add(chosen).value();
+  if (!problem.empty() && transport->size() == 1) throw std::invalid_argument(problem);  // no other rank to inform
   transport->begin(all, !problem.empty(), problem.empty() ? describe(hierarchy, chosen) : problem);
 }
 
 void Solver::Implementation::iterate_once(Solve& solve, bool skip_downcycle) {
   const Options& options = solve.options;
-  std::unique_ptr<PendingAgreement> pending;
+  std::unique_ptr<PendingReduction> pending;
   CyclePlan plan{options.cycle, skip_downcycle, nullptr};
   if (options.compute_residual) {
-    // The ranks agree on the norm while the cycle goes on.
+    // The reduction overlaps with the rest of the cycle.
     plan.residual = [&](double part) {
-      pending = transport->agree(part, takes_maximum(options.temporal_norm), solve.evaluator.failed());
+      pending = transport->reduce(part, takes_maximum(options.temporal_norm), solve.evaluator.failed());
     };
   }
   cycle(solve, plan);
@@ -88,9 +88,9 @@ void Solver::Implementation::iterate_once(Solve& solve, bool skip_downcycle) {
   ++statistics.iterations;
   statistics.residuals.emplace_back();
   if (!pending) return;
-  const Agreement agreement = pending->wait();
-  if (agreement.failed) throw_failure(*transport, solve.evaluator);
-  statistics.residuals.back() = multigrid::finish(options.temporal_norm, agreement.value);
+  const ReductionResult reduction = pending->wait();
+  if (reduction.failed) throw_failure(*transport, solve.evaluator);
+  statistics.residuals.back() = multigrid::finish(options.temporal_norm, reduction.value);
 }
 
 void Solver::Implementation::iterate(Solve& solve) {
@@ -100,9 +100,9 @@ void Solver::Implementation::iterate(Solve& solve) {
     iterate_once(solve, options.skip_downcycle && iteration == 0);
     if (is_done(options, solve.evaluator.statistics())) break;
   }
-  // The last sweep may make the problem keep things of its own; what is no longer needed goes first.
+  // Free coarse levels first: the problem may allocate memory of its own in the final sweep.
   for (std::size_t number = 1; number < levels.size(); ++number) levels[number].clear();
-  sweep_finally(solve);
+  final_sweep(solve);
 }
 
 void Solver::Implementation::run(Solve& solve) {
@@ -134,16 +134,16 @@ void Solver::Implementation::clear(bool keep_c_points) noexcept {
 Solver::Solver(TimeHierarchy hierarchy, std::shared_ptr<Transport> transport)
     : implementation_(new Implementation{std::move(hierarchy), std::move(transport), {}, {}, false, false}) {
   auto& [grids, ranks, levels, left, started, keeps] = *implementation_;
-  if (ranks == nullptr) throw std::invalid_argument("multigrid: a solver needs a transport, it was given none");
+  if (ranks == nullptr) throw std::invalid_argument("multigrid: Solver: the transport must not be null");
   if (grids.ranks() != ranks->size()) {
-    throw std::invalid_argument("multigrid: the hierarchy is for " + std::to_string(grids.ranks()) +
-                                " ranks, the transport has " + std::to_string(ranks->size()));
+    throw std::invalid_argument("multigrid: Solver: the hierarchy has " + std::to_string(grids.ranks()) +
+                                " ranks, but the transport has " + std::to_string(ranks->size()));
   }
   for (int number = 0; number < grids.levels(); ++number) levels.emplace_back(grids, number, ranks->rank());
 }
 
-Solver::Solver(TimeHierarchy hierarchy, std::shared_ptr<mpi::Team> team)
-    : Solver(std::move(hierarchy), std::make_shared<MpiTransport>(std::move(team))) {}
+Solver::Solver(TimeHierarchy hierarchy, std::shared_ptr<Communicator> communicator)
+    : Solver(std::move(hierarchy), std::make_shared<MpiTransport>(std::move(communicator))) {}
 
 Solver::~Solver() = default;
 Solver::Solver(Solver&&) noexcept = default;
@@ -155,7 +155,7 @@ Statistics Solver::solve(Problem& problem, const Options& options, std::source_l
   me.begin(options);
   me.keeps_start = options.initial_guess == InitialGuess::kPrevious;
   me.clear(me.keeps_start);
-  Evaluator evaluator(problem, options, me.transport->rank(), me.hierarchy.levels());
+  ProblemEvaluator evaluator(problem, options, me.transport->rank(), me.hierarchy.levels());
   Boundary boundary(me.hierarchy, *me.transport, evaluator);
   Solve solve{me.hierarchy, options, me.levels, evaluator, boundary, {}};
   try {
@@ -164,7 +164,7 @@ Statistics Solver::solve(Problem& problem, const Options& options, std::source_l
     me.clear(false);
     throw;
   } catch (const std::exception& error) {
-    // Not the problem's doing but the transport's: the others may still wait for this rank.
+    // The transport failed, not the problem: other ranks may still wait for this one.
     me.transport->abandon(error.what());
     me.clear(false);
     throw;
@@ -186,10 +186,9 @@ partition::Range Solver::points() const {
 State Solver::solution(std::int64_t fine_index) const {
   const Level& level = implementation_->levels.front();
   if (!level.owns(fine_index) || !level.u(fine_index)) {
-    throw std::out_of_range("multigrid: no value is held at fine point " + std::to_string(fine_index) +
-                            " on this rank, which owns [" + std::to_string(level.begin()) + ", " +
-                            std::to_string(level.end()) +
-                            "); C-point storage keeps no F-points, and release() nothing at all");
+    throw std::out_of_range("multigrid: this rank holds no value at fine point " + std::to_string(fine_index) +
+                            "; it owns [" + std::to_string(level.begin()) + ", " + std::to_string(level.end()) +
+                            "), Storage::kCPoints keeps no F-points, and release() drops all values");
   }
   return level.u(fine_index);
 }
@@ -198,6 +197,6 @@ State Solver::left_value() const { return implementation_->left_value; }
 
 void Solver::release() noexcept { implementation_->clear(implementation_->keeps_start); }
 
-void Solver::forget() noexcept { implementation_->clear(false); }
+void Solver::clear() noexcept { implementation_->clear(false); }
 
 }  // namespace weft::multigrid

@@ -1,40 +1,40 @@
-// Multigrid reduction in time: solves u[i+1] = step(u[i]) for all i at once, on the ranks of a transport.
+// Solver: multigrid reduction in time (MGRIT). Solves u[i+1] = step(u[i]) for all i at once, in parallel over the
+// ranks.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <source_location>
 
+#include "weft/mpi/comm.h"
 #include "weft/mpi/communicator.h"
-#include "weft/mpi/team.h"
 #include "weft/multigrid/error.h"
 #include "weft/multigrid/hierarchy.h"
 #include "weft/multigrid/options.h"
-#include "weft/multigrid/problem.h"
+#include "weft/multigrid/problem/problem.h"
 #include "weft/multigrid/statistics.h"
 #include "weft/multigrid/transport.h"
 
 namespace weft::multigrid {
 
-// Holds the states between solves; one thread at a time. With one level a solve is a plain loop over the steps, each
-// rank taking up where the one before it ends.
+// Keeps the states between solves. One thread at a time may use it. With one level, a solve is a plain loop over the
+// steps, in which each rank continues from the last value of the rank before.
 class Solver {
  public:
-  // The transport's ranks own the hierarchy's points in rank order. Throws std::invalid_argument where they are not as
-  // many.
+  // The ranks of the transport own the points of the hierarchy in rank order. Throws std::invalid_argument if the
+  // transport is null or the numbers of ranks differ.
   Solver(TimeHierarchy hierarchy, std::shared_ptr<Transport> transport);
-  // Over MPI; the team should have no other traffic while a solve runs.
-  Solver(TimeHierarchy hierarchy, std::shared_ptr<mpi::Team> team);
+  // Communicates over MPI. While a solve runs, no other messages may use the communicator.
+  Solver(TimeHierarchy hierarchy, std::shared_ptr<Communicator> communicator);
   ~Solver();
   Solver(Solver&&) noexcept;
   Solver& operator=(Solver&&) noexcept;
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;
 
-  // Collective. Throws SolveError on all ranks where a function of the problem threw on any; mpi::Disagreement where
-  // the ranks' hierarchies or options differ or make no sense (std::invalid_argument on a single rank);
-  // mpi::TimeoutError and mpi::PeerLost as every communication does. After each of these the next solve works, and no
-  // solution is held.
+  // Collective. All ranks throw SolveError if a function of the problem throws on any rank, and mpi::Disagreement if
+  // hierarchies or options differ or are invalid (std::invalid_argument on a single rank). Also throws
+  // mpi::TimeoutError and mpi::PeerLost. After an exception the solver holds no solution, and the next solve works.
   Statistics solve(Problem& problem, const Options& options = {},
                    std::source_location where = std::source_location::current());
 
@@ -42,18 +42,17 @@ class Solver {
   // The fine points of this rank.
   [[nodiscard]] partition::Range points() const;
 
-  // The value at a fine point of this rank. With Storage::kCPoints only C-points and this rank's last point are there,
-  // with FinalSweep::kNone only C-points. Throws std::out_of_range for a point that is not this rank's or not held.
+  // The value at a fine point of this rank. Storage::kCPoints keeps only C-points and this rank's last point;
+  // FinalSweep::kNone keeps only C-points. Throws std::out_of_range if the solver does not hold the point.
   [[nodiscard]] State solution(std::int64_t fine_index) const;
-  // The value before this rank's first point, as the final sweep used it. Empty where it used none: on the rank that
-  // owns point 0, on ranks without points, and with FinalSweep::kF on ranks that begin with a C-point.
+  // The value before this rank's first point that the final sweep used. Empty on the rank that owns point 0, on ranks
+  // without points, and with FinalSweep::kF on ranks whose first point is a C-point.
   [[nodiscard]] State left_value() const;
 
-  // Lets go of the solution; after a solve with InitialGuess::kPrevious its C-points stay, for the next one to start
-  // from.
+  // Drops the solution. After a solve with InitialGuess::kPrevious, keeps its C-points as the guess of the next solve.
   void release() noexcept;
-  // Lets go of every state.
-  void forget() noexcept;
+  // Drops all states.
+  void clear() noexcept;
 
  private:
   struct Implementation;

@@ -1,4 +1,4 @@
-// What a solve did, as this rank saw it.
+// Statistics of a solve on one rank.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 namespace weft::multigrid {
 
 struct Statistics {
-  // The same on all ranks.
+  // Equal on all ranks.
   int iterations = 0;
   bool converged = false;
-  // One per iteration: the residual before its coarse-grid correction; none where it was not computed.
+  // The residual of each iteration before its coarse-grid correction; empty if it was not computed.
   std::vector<std::optional<double>> residuals;
 
-  // Of this rank.
+  // Differs between ranks.
   std::vector<std::int64_t> steps;  // step evaluations on each level
   std::int64_t messages_sent = 0;
   std::int64_t bytes_sent = 0;

@@ -1,8 +1,8 @@
-// How states travel between ranks: a few messages with a neighbour, and two small agreements of all.
+// Transport: sends states between neighbouring ranks and reduces small values over all ranks.
 //
-// Ranks count in the order of time. Messages between two ranks on one level arrive in the order they were sent. A
-// message may be a *failure notice* instead of a state: a rank that cannot go on computing still sends everything its
-// neighbours wait for, so that nobody hangs and no message is left over for the next solve.
+// Ranks are numbered in the order of time. Messages between two ranks on one level arrive in the order in which they
+// are sent. A message may be a *failure notice* instead of a state: a failed rank still sends every message that its
+// neighbours wait for, so that no rank hangs and no message is left over for the next solve.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,34 @@
 #include <vector>
 
 #include "weft/multigrid/options.h"
-#include "weft/multigrid/problem.h"
+#include "weft/multigrid/problem/problem.h"
 
 namespace weft::multigrid {
 
-// A receive under way.
-class Incoming {
+// A pending receive.
+class IncomingState {
  public:
-  Incoming() = default;
-  virtual ~Incoming() = default;
-  Incoming(const Incoming&) = delete;
-  Incoming& operator=(const Incoming&) = delete;
-  // Blocks until the message is here; empty for a failure notice. Once.
+  IncomingState() = default;
+  virtual ~IncomingState() = default;
+  IncomingState(const IncomingState&) = delete;
+  IncomingState& operator=(const IncomingState&) = delete;
+  // Blocks until the message arrives. Empty for a failure notice. Call it once.
   [[nodiscard]] virtual std::optional<Packed> wait() = 0;
 };
 
-// What all ranks learn from a reduction.
-struct Agreement {
-  double value = 0;     // sum or maximum; NaN if any rank's was
-  bool failed = false;  // any rank
+// The result of a reduction, equal on all ranks.
+struct ReductionResult {
+  double value = 0;     // sum or maximum; NaN if the value of any rank is
+  bool failed = false;  // whether any rank failed
 };
 
-class PendingAgreement {
+class PendingReduction {
  public:
-  PendingAgreement() = default;
-  virtual ~PendingAgreement() = default;
-  PendingAgreement(const PendingAgreement&) = delete;
-  PendingAgreement& operator=(const PendingAgreement&) = delete;
-  [[nodiscard]] virtual Agreement wait() = 0;
+  PendingReduction() = default;
+  virtual ~PendingReduction() = default;
+  PendingReduction(const PendingReduction&) = delete;
+  PendingReduction& operator=(const PendingReduction&) = delete;
+  [[nodiscard]] virtual ReductionResult wait() = 0;
 };
 
 class Transport {
@@ -52,27 +52,27 @@ class Transport {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  // Collective, at the start of a solve. Throws on all ranks, with each rank's `description`, unless all signatures are
-  // equal and nobody has failed.
+  // Collective; starts a solve. All ranks throw, with the descriptions of all, if signatures differ or a rank failed.
   virtual void begin(std::uint64_t signature, bool failed, const std::string& description) = 0;
 
-  // Both sides name the same level and bytes; without bytes the message says its own size.
-  [[nodiscard]] virtual std::unique_ptr<Incoming> receive(int source, int level, std::optional<std::int64_t> bytes) = 0;
-  // Does not block. No message: a failure notice.
+  // Sender and receiver pass the same level and bytes. Without bytes, the message includes its size.
+  [[nodiscard]] virtual std::unique_ptr<IncomingState> receive(int source, int level,
+                                                               std::optional<std::int64_t> bytes) = 0;
+  // Does not block. Without a message, sends a failure notice.
   virtual void send(int dest, int level, std::optional<Packed> message, std::optional<std::int64_t> bytes) = 0;
-  // Lets messages under way move; brief.
+  // Makes progress on pending messages; returns quickly.
   virtual void progress() = 0;
-  // Blocks until everything sent is out.
+  // Blocks until all sends are complete.
   virtual void finish() = 0;
 
-  // Collective.
-  [[nodiscard]] virtual std::unique_ptr<PendingAgreement> agree(double value, bool maximum, bool failed) = 0;
-  // Collective, the last of a solve: whether any rank failed. A rank that gave up waiting for this one is noticed here.
+  // Collective. Starts the reduction of `value` by sum or maximum.
+  [[nodiscard]] virtual std::unique_ptr<PendingReduction> reduce(double value, bool maximum, bool failed) = 0;
+  // Collective; ends a solve. Returns whether any rank failed. Throws if a rank gave up waiting for this one.
   [[nodiscard]] virtual bool end(bool failed) = 0;
-  // Collective: everybody's text, in rank order.
+  // Collective. The texts of all ranks, in rank order.
   [[nodiscard]] virtual std::vector<std::string> gather(const std::string& text) = 0;
 
-  // This rank leaves the solve out of order, say after a timeout: ends the others' waits. Never throws.
+  // Interrupts the waits of the other ranks when this rank leaves the solve early, e.g. after a timeout. Never throws.
   virtual void abandon(const std::string& cause) noexcept = 0;
 };
 

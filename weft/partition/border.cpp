@@ -7,8 +7,8 @@
 namespace weft::partition {
 namespace {
 
-// Cells outside that mirroring or wrapping around once reaches; torch has the same limits.
-void require_reach(const Range& needed, std::int64_t size, Border border) {
+// Padding may reflect or wrap around only once; torch has the same limits.
+void require_valid_padding(const Range& needed, std::int64_t size, Border border) {
   const std::int64_t most = border == Border::kReflect ? size - 1 : size;
   const std::int64_t outside = std::max(-needed.begin, needed.end - size);
   if (border == Border::kZeros || outside <= 0) return;
@@ -63,7 +63,7 @@ Run Run::within(const Range& owned) const {
 std::vector<Run> runs(const Range& needed, std::int64_t size, Border border) {
   std::vector<Run> result;
   if (needed.empty()) return result;
-  require_reach(needed, size, border);
+  require_valid_padding(needed, size, border);
   const Range low = needed.intersect({needed.begin, 0});
   const Range inside = needed.intersect({0, size});
   const Range high = needed.intersect({size, needed.end});

@@ -1,4 +1,4 @@
-// What lies beyond the edge of a field: nothing, its mirror image, its last cell again, or its other end.
+// Padding modes: which cell of a field supplies the value of a cell outside of it.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,29 @@
 
 namespace weft::partition {
 
-// As torch's padding_mode: zeros, reflect, replicate, circular.
+// The values of torch's padding_mode.
 enum class Border : std::int8_t { kZeros, kReflect, kReplicate, kCircular };
 
-// Throws std::invalid_argument naming those that exist.
+// Parses a padding_mode. Throws std::invalid_argument, listing the valid names.
 [[nodiscard]] Border parse_border(std::string_view name);
 
-// Consecutive cells of which each continues the one before: cell target.begin + j holds what cell source + step * j of
-// the field holds. Step 1 runs with the field, -1 against it, 0 repeats one cell.
+// Maps consecutive target cells to cells of the field: cell target.begin + j copies cell source + step * j. Step 1
+// copies forwards, -1 backwards, and 0 repeats a single cell.
 struct Run {
   Range target;
   std::int64_t source = 0;
   std::int8_t step = 1;
 
-  // The cells of the field that it reads, and the run that reads only those of them in `owned`.
+  // The cells of the field that the run reads.
   [[nodiscard]] Range sources() const;
+  // The part of the run that reads only cells in `owned`.
   [[nodiscard]] Run within(const Range& owned) const;
 
   friend bool operator==(const Run&, const Run&) = default;
 };
 
-// The cells `needed`, which may reach beyond [0, size), as runs in ascending order. With kZeros the cells outside
-// belong to none. Throws std::invalid_argument where kReflect or kCircular has to reach further than the field does.
+// Splits the cells `needed`, which may extend beyond [0, size), into runs in ascending order. With kZeros, no run
+// covers the cells outside. Throws std::invalid_argument if the padding is too large for the field.
 [[nodiscard]] std::vector<Run> runs(const Range& needed, std::int64_t size, Border border);
 
 }  // namespace weft::partition

@@ -8,8 +8,7 @@ namespace {
 
 void require_same_dims(const Box& a, const Box& b) {
   if (a.dims() == b.dims()) return;
-  throw std::invalid_argument("Box: expected as many dimensions in both boxes, got " + a.describe() + " and " +
-                              b.describe());
+  throw std::invalid_argument("Box: numbers of dimensions differ: " + a.describe() + " and " + b.describe());
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace weft::partition {
 Cuts Cuts::balanced(std::int64_t total, std::int64_t parts) { return Cuts(offsets(balanced_sizes(total, parts))); }
 
 Cuts Cuts::of_sizes(const std::vector<std::int64_t>& sizes) {
-  if (sizes.empty()) throw std::invalid_argument("Cuts: expected at least one part, got none");
+  if (sizes.empty()) throw std::invalid_argument("Cuts: at least one part is required");
   return Cuts(offsets(sizes));
 }
 
@@ -27,7 +27,7 @@ std::int64_t Cuts::owner(std::int64_t index) const {
     throw std::invalid_argument("Cuts: index must be in [0, " + std::to_string(total()) + "), not " +
                                 std::to_string(index));
   }
-  // The last offset that is not above: of several equal ones, the part behind the last is the one that is not empty.
+  // Equal offsets belong to empty parts; the part after the last of them is the non-empty one.
   return std::upper_bound(offsets_.begin(), offsets_.end(), index) - offsets_.begin() - 1;
 }
 

@@ -17,7 +17,7 @@ RunsByDim runs_of(const Geometry& geometry, const Box& needed) {
   return result;
 }
 
-// What `owned` holds of one run in each dimension; an empty target where it holds nothing.
+// The piece of `owned` that the chosen runs (one per dimension) read; its target is empty if they read nothing.
 Piece piece_of(const std::vector<const Run*>& chosen, const Box& owned) {
   Piece piece;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
@@ -29,7 +29,7 @@ Piece piece_of(const std::vector<const Run*>& chosen, const Box& owned) {
   return piece;
 }
 
-// Calls visit(chosen) with every choice of one run per dimension, the last dimension varying fastest.
+// Calls visit(chosen) for every combination of one run per dimension; the last dimension varies fastest.
 template <class Visit>
 void for_each_choice(const RunsByDim& all, std::vector<const Run*>& chosen, Visit&& visit) {
   if (chosen.size() == all.size()) {

@@ -1,7 +1,7 @@
-// Who sends which cells to whom, so that every rank gets the box it needs from the ranks that own its cells.
+// Computes the messages that give every rank the box that it needs from the ranks that own its cells.
 //
-// Owners may be anybody, not only neighbours; a rank may need nothing, own nothing, or need less than it owns. A change
-// of partition, a halo, a gather and a scatter differ only in the boxes.
+// Owners need not be neighbours; a rank may need nothing, own nothing, or need less than it owns. Repartitioning, halo
+// exchange, gather and scatter differ only in the boxes.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace weft::partition {
 
-// Cells that travel together. The owner sends `source` in ascending order; `target` is where they belong in the needed
-// box. In a dimension of step -1 they arrive reversed, in one of step 0 a single cell fills the target.
+// Cells that one message carries. The owner sends `source` in ascending order; `target` is their position in the needed
+// box. A dimension with step -1 is reversed on arrival; with step 0, a single cell fills the target.
 struct Piece {
   std::int64_t peer = 0;
   Box source;
   Box target;
   std::vector<std::int8_t> steps;
 
-  [[nodiscard]] bool plain() const;  // step 1 everywhere
+  // Whether the step is 1 in every dimension.
+  [[nodiscard]] bool plain() const;
 
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-// One rank's part. Pieces between the same two ranks stand in the same order on both.
+// The pieces of one rank. Pieces between the same two ranks have the same order on both.
 struct ExchangeList {
   std::vector<Piece> outgoing;  // to other ranks
   std::vector<Piece> incoming;  // from other ranks
-  std::vector<Piece> own;       // from the rank itself
+  std::vector<Piece> own;       // copied locally
 
-  // Cells sent to others, and received from them.
+  // Cells exchanged with other ranks.
   [[nodiscard]] std::int64_t cells_sent() const;
   [[nodiscard]] std::int64_t cells_received() const;
 };
@@ -42,14 +43,16 @@ struct Geometry {
   std::vector<std::int64_t> shape;
   std::vector<Border> borders;  // by dimension
 
-  // Throws std::invalid_argument where counts or dimensions do not fit.
+  // Throws std::invalid_argument if counts or dimensions are inconsistent.
   void validate() const;
 };
 
+// Throws std::invalid_argument like Geometry::validate().
 [[nodiscard]] ExchangeList exchange_list(const Geometry& geometry, std::int64_t rank);
 
-// Whether any cell goes from one rank to another, and whether every rank needs only cells that it owns.
+// Returns true if any rank needs cells that it does not own.
 [[nodiscard]] bool communicates(const Geometry& geometry);
+// Whether every rank needs only cells that it owns.
 [[nodiscard]] bool only_crops(const Geometry& geometry);
 
 }  // namespace weft::partition

@@ -5,7 +5,7 @@
 namespace weft::partition {
 
 Grid::Grid(std::vector<std::int64_t> extents) : extents_(std::move(extents)) {
-  if (extents_.empty()) throw std::invalid_argument("Grid: expected at least one dimension, got none");
+  if (extents_.empty()) throw std::invalid_argument("Grid: at least one dimension is required");
   for (const std::int64_t extent : extents_) {
     if (extent < 1) throw std::invalid_argument("Grid: expected extents of at least 1, got " + describe());
   }

@@ -1,4 +1,4 @@
-// Ranks arranged as a grid of one, two or more dimensions, the last one running fastest.
+// Ranks arranged as a grid with one or more dimensions, in row-major order.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace weft::partition {
 
 class Grid {
  public:
-  // Throws std::invalid_argument for no dimensions or an extent below 1.
+  // Throws std::invalid_argument if `extents` is empty or contains a value below 1.
   explicit Grid(std::vector<std::int64_t> extents);
 
   [[nodiscard]] std::size_t dims() const { return extents_.size(); }
   [[nodiscard]] const std::vector<std::int64_t>& extents() const { return extents_; }
-  // How many ranks it takes.
+  // The number of ranks.
   [[nodiscard]] std::int64_t size() const;
-  // Both throw std::invalid_argument outside of the grid.
+  // Both throw std::invalid_argument for arguments outside of the grid.
   [[nodiscard]] std::vector<std::int64_t> coordinates(std::int64_t rank) const;
   [[nodiscard]] std::int64_t rank(const std::vector<std::int64_t>& coordinates) const;
   // "2 x 3".

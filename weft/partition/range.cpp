@@ -56,7 +56,7 @@ std::vector<std::int64_t> offsets(const std::vector<std::int64_t>& sizes) {
                                   std::to_string(result.size() - 1));
     }
     if (size > std::numeric_limits<std::int64_t>::max() - result.back()) {
-      throw std::invalid_argument("offsets: the sum of sizes must fit in 64 bits; it does not from position " +
+      throw std::invalid_argument("offsets: the sum of sizes must fit in 64 bits; it overflows at position " +
                                   std::to_string(result.size() - 1));
     }
     result.push_back(result.back() + size);
@@ -69,7 +69,7 @@ std::int64_t owner(std::int64_t total, std::int64_t parts, std::int64_t index) {
   require_index("owner", index, total);
   const std::int64_t size = total / parts;
   const std::int64_t remainder = total % parts;
-  // The first `remainder` parts hold one thing more; there size + 1 divides, behind them size does.
+  // The first `remainder` parts hold size + 1 items, the others hold size items.
   const std::int64_t in_larger_parts = remainder * (size + 1);
   return index < in_larger_parts ? index / (size + 1) : remainder + (index - in_larger_parts) / size;
 }

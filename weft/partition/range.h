@@ -1,4 +1,4 @@
-// Splits a count of things into contiguous ranges, one per part: who owns which slice.
+// Half-open ranges of indices, and the balanced division of a range into contiguous parts.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,26 @@ struct Range {
   [[nodiscard]] constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
   [[nodiscard]] constexpr bool empty() const { return end <= begin; }
   [[nodiscard]] constexpr bool contains(std::int64_t index) const { return begin <= index && index < end; }
-  // What both share. Empty ranges are all of size 0, but begin where the overlap would have begun.
+  // The overlap of both ranges. An empty result starts at the larger of the two starts.
   [[nodiscard]] Range intersect(const Range& other) const;
 
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
-// The slice of `total` things that part `index` of `parts` owns. Sizes differ by at most one; the first parts get the
-// remainder, and with more parts than things the last parts are empty.
+// Returns the slice of `total` items that part `index` of `parts` owns. Sizes differ by at most one: the first parts
+// get the remainder, and the last parts are empty if there are more parts than items. Throws std::invalid_argument if
+// an argument is out of range.
 [[nodiscard]] Range balanced(std::int64_t total, std::int64_t parts, std::int64_t index);
 
-// The sizes of all the slices that `balanced` makes.
+// Returns the sizes of the slices that balanced() returns. Throws std::invalid_argument if an argument is out of range.
 [[nodiscard]] std::vector<std::int64_t> balanced_sizes(std::int64_t total, std::int64_t parts);
 
-// Where each slice begins, and at the end the total: one element more than `sizes`.
+// Returns the start of each slice, followed by the total: one element more than `sizes`. Throws std::invalid_argument
+// for negative sizes and overflow.
 [[nodiscard]] std::vector<std::int64_t> offsets(const std::vector<std::int64_t>& sizes);
 
-// The part whose slice, as `balanced` makes it, contains thing `index`.
+// Returns the part whose slice, as returned by balanced(), contains item `index`. Throws std::invalid_argument if an
+// argument is out of range.
 [[nodiscard]] std::int64_t owner(std::int64_t total, std::int64_t parts, std::int64_t index);
 
 }  // namespace weft::partition

@@ -1,12 +1,11 @@
-// A number that looks random for every counter: what is drawn for a cell or a layer then depends on its place in the
-// whole, not on who owns it.
+// The project's only integer hash: counter-based random numbers depend on a cell's global index, not on its owner.
 #pragma once
 
 #include <cstdint>
 
 namespace weft::partition {
 
-// SplitMix64's finaliser: every bit of the counter reaches every bit of the result.
+// The finalizer of SplitMix64: every bit of the argument affects every bit of the result.
 [[nodiscard]] constexpr std::uint64_t scramble(std::uint64_t x) noexcept {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;

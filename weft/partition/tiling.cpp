@@ -8,8 +8,8 @@ namespace weft::partition {
 
 Tiling::Tiling(Grid grid, std::vector<Cuts> cuts) : grid_(std::move(grid)), cuts_(std::move(cuts)) {
   if (cuts_.size() != grid_.dims()) {
-    throw std::invalid_argument("Tiling: a grid of " + std::to_string(grid_.dims()) +
-                                " dimensions expects cuts for each of them, got " + std::to_string(cuts_.size()));
+    throw std::invalid_argument("Tiling: expected cuts for each of the " + std::to_string(grid_.dims()) +
+                                " dimensions of the grid, got cuts for " + std::to_string(cuts_.size()));
   }
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     if (cuts_[i].parts() == grid_.extents()[i]) continue;

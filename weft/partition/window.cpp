@@ -30,8 +30,8 @@ std::int64_t Window::outputs(std::int64_t size) const {
   if (room < 0 && !ceil_mode) return 0;
   if (!ceil_mode) return room / stride + 1;
   const std::int64_t count = ceil_divide(room, stride) + 1;
-  const bool begins_too_late = (count - 1) * stride >= size + padding_lo;
-  return std::max<std::int64_t>(begins_too_late ? count - 1 : count, 0);
+  const bool starts_too_late = (count - 1) * stride >= size + padding_lo;
+  return std::max<std::int64_t>(starts_too_late ? count - 1 : count, 0);
 }
 
 Range Window::needed(const Range& outputs) const {
@@ -60,7 +60,7 @@ void TransposedWindow::validate() const {
   require_at_least("padding", padding, 0);
   require_at_least("output_padding", output_padding, 0);
   if (output_padding >= std::max(stride, dilation)) {
-    throw std::invalid_argument("Window: output_padding must be below stride or dilation (" +
+    throw std::invalid_argument("Window: output_padding must be less than the larger of stride and dilation (" +
                                 std::to_string(std::max(stride, dilation)) + "), not " +
                                 std::to_string(output_padding));
   }
@@ -89,7 +89,7 @@ Cuts cut_outputs(const Cuts& inputs, std::int64_t outputs) {
   std::vector<std::int64_t> sizes;
   std::int64_t before = 0;
   for (std::int64_t i = 0; i < inputs.parts(); ++i) {
-    // Rounded to the nearest; the last cut is the total.
+    // Rounds to the nearest; the last cut equals the total.
     const std::int64_t cut = (2 * inputs.part(i).end * outputs + inputs.total()) / (2 * inputs.total());
     sizes.push_back(cut - before);
     before = cut;

@@ -1,4 +1,4 @@
-// Window arithmetic along one dimension: which inputs an output range of a convolution or a pooling needs.
+// Window arithmetic along one dimension: which inputs a range of convolution or pooling outputs needs.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace weft::partition {
 
-// Output o sees the inputs o * stride - padding_lo + dilation * j, for j in [0, kernel).
+// The window of output o covers the inputs o * stride - padding_lo + dilation * j, for j in [0, kernel).
 struct Window {
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
   std::int64_t padding_lo = 0;
   std::int64_t padding_hi = 0;
   std::int64_t dilation = 1;
-  bool ceil_mode = false;  // the last window may reach beyond the padding, if it begins before the padding behind
+  bool ceil_mode = false;  // as in torch: the last window may exceed the padding if it starts before the high padding
 
-  // Throws std::invalid_argument naming what is out of range.
+  // Throws std::invalid_argument if a member is out of range.
   void validate() const;
-  // From the first input of a window to the last.
+  // The extent of a window, from its first to its last input.
   [[nodiscard]] std::int64_t reach() const { return dilation * (kernel - 1) + 1; }
-  // How many outputs `size` inputs have; 0 where the window does not fit.
+  // The number of outputs for `size` inputs; 0 if the window does not fit.
   [[nodiscard]] std::int64_t outputs(std::int64_t size) const;
-  // The inputs that the outputs need, also such as lie in the padding; empty for none.
+  // The inputs that `outputs` need, including positions in the padding.
   [[nodiscard]] Range needed(const Range& outputs) const;
-  // The outputs, among `outputs`, whose windows reach over any of `inputs`.
+  // The subset of `outputs` whose windows cover any of `inputs`.
   [[nodiscard]] Range reaching(const Range& inputs, const Range& outputs) const;
-  // Of [0, kernel), those with which some of `outputs` may see some of `inputs`: no other j does.
+  // The kernel positions j through which some of `outputs` may cover some of `inputs`.
   [[nodiscard]] Range taps(const Range& inputs, const Range& outputs) const;
 
   friend bool operator==(const Window&, const Window&) = default;
@@ -41,16 +41,18 @@ struct TransposedWindow {
   std::int64_t output_padding = 0;
   std::int64_t dilation = 1;
 
+  // Throws std::invalid_argument if a member is out of range.
   void validate() const;
+  // The number of outputs for `size` inputs.
   [[nodiscard]] std::int64_t outputs(std::int64_t size) const;
-  // The inputs, among `size`, that add to the outputs.
+  // The inputs, out of `size`, that add to `outputs`.
   [[nodiscard]] Range needed(const Range& outputs, std::int64_t size) const;
-  // The outputs that the inputs add to, before cropping.
+  // The outputs that `inputs` add to, before cropping to the valid range.
   [[nodiscard]] Range reached(const Range& inputs) const;
 };
 
-// How a layer's outputs are cut where its inputs are cut so. Balanced cuts stay balanced, so that fields of equal size
-// are always cut alike; other cuts are followed in proportion.
+// The division of a layer's outputs that follows from the division of its inputs. Balanced cuts stay balanced, so that
+// fields of equal size are always divided in the same way; other cuts are scaled proportionally.
 [[nodiscard]] Cuts cut_outputs(const Cuts& inputs, std::int64_t outputs);
 
 }  // namespace weft::partition

@@ -17,14 +17,15 @@ float FutureWork::getDuration() const {
   return std::chrono::duration<float, std::milli>(end - started_).count();
 }
 
-void FutureWork::tell(const std::vector<at::Tensor>& outputs, const std::exception_ptr& error) noexcept {
+void FutureWork::finish_with(const std::vector<at::Tensor>& outputs, const std::exception_ptr& error) noexcept {
   ended_ = Clock::now();
-  // The profiler's record first: who waits for the Future may stop the profiler, which must not find it half written.
+  // First the profiler's record: a thread that waits for the Future may stop the profiler, which needs complete
+  // records.
   if (recordFunctionEndCallback_) {
     recordFunctionEndCallback_();
     recordFunctionEndCallback_ = nullptr;
   }
-  // Then the Future: a Work that is complete has a Future that is.
+  // Then the Future: it must be complete when the Work is.
   try {
     if (error) {
       future_->setError(error);

@@ -1,4 +1,4 @@
-// What the Works of both backends have in common: a Future, a duration, and the order in which those who wait are told.
+// The common base of both backends' Works: a Future, a duration, and the order of completion.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -11,7 +11,7 @@
 
 namespace weft::process_group {
 
-// What torch.distributed's users catch.
+// Returns a DistBackendError, the exception that users of torch.distributed catch.
 [[nodiscard]] std::exception_ptr as_dist_error(const std::string& text);
 
 class FutureWork : public c10d::Work {
@@ -25,9 +25,9 @@ class FutureWork : public c10d::Work {
 
   FutureWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs);
 
-  // Once, at the end: with `outputs`, or with what went wrong. A callback that throws is warned of.
-  void tell(const std::vector<at::Tensor>& outputs, const std::exception_ptr& error) noexcept;
-  // For messages.
+  // Completes the Work and its Future with `outputs` or with an error. Called once. Logs a callback that throws.
+  void finish_with(const std::vector<at::Tensor>& outputs, const std::exception_ptr& error) noexcept;
+  // The description in error messages.
   [[nodiscard]] virtual std::string describe() const = 0;
 
   const Clock::time_point started_ = Clock::now();

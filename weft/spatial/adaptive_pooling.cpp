@@ -11,7 +11,8 @@
 #include <numeric>
 
 #include "weft/collective/all_reduce.h"
-#include "weft/spatial/exchange.h"
+#include "weft/spatial/dispatch.h"
+#include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
 #include "weft/spatial/share.h"
 
@@ -21,9 +22,9 @@ namespace {
 using at::Tensor;
 using partition::Range;
 
-constexpr std::int64_t kAdaptive = 12;  // first in the key of a cached route; see halo.cpp
+constexpr std::int64_t kAdaptive = 12;  // first element of the cache key; see halo.cpp
 
-// The inputs of one output, as torch cuts them; neighbours may overlap.
+// Returns the inputs of one output as torch cuts them. Neighbors may overlap.
 Range inputs_of(std::int64_t output, std::int64_t size, std::int64_t outputs) {
   return {output * size / outputs, ((output + 1) * size + outputs - 1) / outputs};
 }
@@ -33,8 +34,9 @@ Halo halo_for(const DistTensor& x, const std::vector<std::int64_t>& given) {
   const auto shape = x.layout->shape();
   const auto outputs = for_each_dim(given, x.dims(), "output_size");
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    TORCH_CHECK_VALUE(outputs[i] > 0 && shape[i] > 0, "weft: adaptive pooling expects cells and outputs in dimension ",
-                      i, ", got ", shape[i], " and ", outputs[i]);
+    TORCH_CHECK_VALUE(outputs[i] > 0 && shape[i] > 0,
+                      "weft: adaptive pooling expects positive input and output sizes, got ", shape[i], " and ",
+                      outputs[i], " in dimension ", i);
   }
   return halo_by(
       x.layout, outputs, {kAdaptive},
@@ -45,7 +47,7 @@ Halo halo_for(const DistTensor& x, const std::vector<std::int64_t>& given) {
       partition::Border::kZeros);
 }
 
-// Pools one dimension after the other: `reduce` gets the slice of each output.
+// Pools one dimension after the other. `reduce` gets the slice of each output.
 template <class Reduce>
 DistTensor adaptive(const DistTensor& x, const std::vector<std::int64_t>& outputs, Reduce&& reduce) {
   const Halo halo = halo_for(x, outputs);
@@ -79,7 +81,7 @@ std::vector<std::int64_t> tiled_dims(const DistTensor& x) {
 std::int64_t cells(const DistTensor& x) {
   x.validate();
   const std::int64_t count = c10::multiply_integers(x.layout->shape());
-  TORCH_CHECK_VALUE(count > 0, "weft: expected a field with cells to pool over, got ",
+  TORCH_CHECK_VALUE(count > 0, "weft: cannot pool an empty field; expected positive sizes, got ",
                     at::IntArrayRef(x.layout->shape()));
   return count;
 }
@@ -111,4 +113,22 @@ Tensor global_max_pool(const DistTensor& x) {
   return counted_once(collective::all_reduce(largest, x.layout->comm(), mpi::ReduceOp::kMax), x.layout->comm());
 }
 
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_adaptive_avg_pool", [](const Tensor& x, const LayoutPtr& layout, const Sizes& outputs) {
+    return unpacked(adaptive_average_pool({x, layout}, outputs));
+  });
+  m.def("tile_adaptive_max_pool", [](const Tensor& x, const LayoutPtr& layout, const Sizes& outputs) {
+    return unpacked(adaptive_max_pool({x, layout}, outputs));
+  });
+  m.def("tile_global_avg_pool",
+        [](const Tensor& x, const LayoutPtr& layout) { return global_average_pool({x, layout}); });
+  m.def("tile_global_max_pool", [](const Tensor& x, const LayoutPtr& layout) { return global_max_pool({x, layout}); });
+}
+
+}  // namespace
 }  // namespace weft::spatial

@@ -4,7 +4,8 @@
 #include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
 
-#include "weft/spatial/convolution.h"
+#include "weft/spatial/convolution/convolution.h"
+#include "weft/spatial/dispatch.h"
 #include "weft/spatial/halo.h"
 
 namespace weft::spatial {
@@ -12,7 +13,7 @@ namespace {
 
 using at::Tensor;
 
-// [1, channels, kernel...], with sum 1.
+// Returns weights [1, channels, kernel...] that sum to 1.
 Tensor gaussian(const std::vector<std::int64_t>& kernel, const Tensor& like) {
   double corner = 0;  // squared distance
   for (const std::int64_t k : kernel) corner += static_cast<double>(k / 2) * static_cast<double>(k / 2);
@@ -33,7 +34,9 @@ Tensor gaussian(const std::vector<std::int64_t>& kernel, const Tensor& like) {
 
 DistTensor contrast_norm(const DistTensor& x, const std::vector<std::int64_t>& given) {
   x.validate();
-  TORCH_CHECK_VALUE(x.leading() == 2, "weft: contrast_norm expects [batch, channels, ...], got ", x.local.sizes());
+  TORCH_CHECK_VALUE(x.leading() == 2,
+                    "weft: contrast_norm expects [batch, channels, ...], got a local tensor of sizes ",
+                    x.local.sizes());
   const auto kernel = for_each_dim(given, x.dims(), "kernel_size");
   ConvolutionOptions options;
   options.padding.clear();
@@ -51,4 +54,16 @@ DistTensor contrast_norm(const DistTensor& x, const std::vector<std::int64_t>& g
   return {centred.local.div(variance.masked_fill(flat, 1).sqrt()), x.layout};
 }
 
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_contrast_norm", [](const Tensor& x, const LayoutPtr& layout, const Sizes& kernel) {
+    return contrast_norm({x, layout}, kernel).local;
+  });
+}
+
+}  // namespace
 }  // namespace weft::spatial

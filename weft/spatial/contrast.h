@@ -1,4 +1,4 @@
-// Local contrast normalisation: every value in units of its neighbourhood's spread.
+// Local contrast normalization: divides each value by the spread of its neighborhood.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace weft::spatial {
 
-// Subtracts a gaussian mean over all channels and a window of `kernel` (odd) cells, zeros outside, then divides by the
-// root of the gaussian mean of squares, by 1 where that is 0. The gaussian's sigma is a third of the distance from the
-// window's middle to its corner. Two exchanges forward and two backward. Collective.
+// Subtracts a Gaussian mean over all channels and a window of `kernel` cells, which must be odd. Then divides by the
+// root of the Gaussian mean of squares, or by 1 if that is 0. Cells outside the field are zeros. The Gaussian's sigma
+// is a third of the distance from the window's center to its corner. Two exchanges forward and two backward.
+// Collective.
 [[nodiscard]] DistTensor contrast_norm(const DistTensor& x, const std::vector<std::int64_t>& kernel);
 
 }  // namespace weft::spatial

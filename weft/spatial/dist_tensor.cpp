@@ -4,10 +4,11 @@
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
+#include "weft/collective/autograd/call.h"
 #include "weft/collective/broadcast.h"
-#include "weft/collective/call.h"
 #include "weft/collective/tensor.h"
-#include "weft/spatial/exchange.h"
+#include "weft/spatial/dispatch.h"
+#include "weft/spatial/exchange/exchange.h"
 
 namespace weft::spatial {
 namespace {
@@ -16,7 +17,7 @@ using at::Tensor;
 using partition::Border;
 using partition::Box;
 
-// What a cached route is for; first in its key.
+// First number in the key of a cached route.
 enum class Purpose : std::int64_t { kRepartition = 1, kAllGather = 2, kGather = 3, kScatter = 4 };
 
 HaloPlanPtr plan_between(const LayoutPtr& layout, Purpose purpose, std::vector<std::int64_t> key,
@@ -36,7 +37,7 @@ HaloPlanPtr plan_between(const LayoutPtr& layout, Purpose purpose, std::vector<s
       .plan;
 }
 
-// The whole field on `root`, nothing elsewhere.
+// A layout with the whole field on `root`.
 std::vector<Box> all_on(std::int64_t root, const LayoutPtr& layout) {
   collective::require_rank(root, layout->comm()->size(), "root");
   const std::vector<std::int64_t> nothing(layout->dims(), 0);
@@ -45,7 +46,7 @@ std::vector<Box> all_on(std::int64_t root, const LayoutPtr& layout) {
   return boxes;
 }
 
-// Leading sizes and type of the root's tensor: [number of leading sizes, type, sizes...].
+// Returns [number of leading sizes, type, sizes...] of the root's tensor.
 Tensor told_shape(const std::optional<Tensor>& whole, const LayoutPtr& layout, std::int64_t root) {
   constexpr std::int64_t kRoom = 18;
   Tensor facts = at::empty({kRoom}, at::kLong).zero_();
@@ -66,7 +67,8 @@ Tensor held_whole(const std::optional<Tensor>& whole, const LayoutPtr& layout, s
   const Tensor facts = told_shape(whole, layout, root);
   const auto* fact = facts.const_data_ptr<std::int64_t>();
   TORCH_CHECK_VALUE(fact[0] >= 0, "weft: scatter expects, on rank ", root, ", a tensor whose last sizes are ",
-                    at::IntArrayRef(layout->shape()), fact[0] == -2 ? "; it has none" : "; its sizes do not fit");
+                    at::IntArrayRef(layout->shape()),
+                    fact[0] == -2 ? "; that rank passed no tensor" : "; its tensor has other sizes");
   if (layout->comm()->rank() == root) return *whole;
   std::vector<std::int64_t> sizes(fact + 2, fact + 2 + fact[0]);
   sizes.resize(sizes.size() + layout->dims(), 0);
@@ -144,4 +146,34 @@ DistTensor repartition(const DistTensor& x, const LayoutPtr& layout) {
           layout};
 }
 
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+LayoutPtr layout_of(const RankGridPtr& grid, const std::vector<Sizes>& sizes) {
+  std::vector<partition::Cuts> cuts;
+  for (const Sizes& parts : sizes) cuts.push_back(partition::Cuts::of_sizes(parts));
+  return c10::make_intrusive<Layout>(grid, partition::Tiling(grid->grid(), std::move(cuts)));
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("rank_grid", [](std::int64_t comm, Sizes extents) {
+    return c10::make_intrusive<RankGrid>(Communicator::find(comm), std::move(extents));
+  });
+  m.def("balanced_layout", [](const RankGridPtr& grid, const Sizes& shape) { return Layout::balanced(grid, shape); });
+  m.def("layout_of", &layout_of);
+  m.def("tile_of", [](const Tensor& x, const LayoutPtr& layout) { return tile_of(x, layout).local; });
+  m.def("tile_scatter", [](const std::optional<Tensor>& x, const LayoutPtr& layout, std::int64_t root) {
+    return scatter(x, layout, root).local;
+  });
+  m.def("tile_all_gather", [](const Tensor& x, const LayoutPtr& layout) { return all_gather({x, layout}); });
+  m.def("tile_gather",
+        [](const Tensor& x, const LayoutPtr& layout, std::int64_t root) { return gather({x, layout}, root); });
+  m.def("repartition", [](const Tensor& x, const LayoutPtr& layout, const LayoutPtr& to) {
+    return repartition({x, layout}, to).local;
+  });
+}
+
+}  // namespace
 }  // namespace weft::spatial

@@ -1,11 +1,14 @@
 #include "weft/spatial/dropout.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
 
+#include "weft/collective/broadcast.h"
 #include "weft/partition/scramble.h"
+#include "weft/spatial/dispatch.h"
 
 namespace weft::spatial {
 namespace {
@@ -15,7 +18,7 @@ using partition::Box;
 using partition::scramble;
 using Sizes = std::vector<std::int64_t>;
 
-// Scrambles twice, so that neighbouring counters and seeds share nothing.
+// Scrambles twice, so that adjacent counters and seeds are independent.
 class Coin {
  public:
   Coin(double p, std::int64_t seed)
@@ -30,7 +33,7 @@ class Coin {
   std::uint64_t threshold_;
 };
 
-// Counters are the linear indices of the whole tensor [leading, shape...], from `first` on.
+// Fills the mask. Counters are the linear indices in the whole tensor [leading, shape...], starting with `first`.
 void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shape, const Coin& coin, double kept,
           std::int64_t first) {
   const std::int64_t cells = c10::multiply_integers(shape);
@@ -42,7 +45,7 @@ void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shap
       std::int64_t index = 0;
       for (std::size_t i = 0; i < dims; ++i) index = index * shape[i] + at[i];
       *mask++ = coin.drops(first + lead * cells + index) ? 0 : kept;
-      for (std::size_t i = dims; i-- > 0;) {  // the next cell
+      for (std::size_t i = dims; i-- > 0;) {  // go to the next cell
         if (++at[i] < tile.ranges[i].end) break;
         at[i] = tile.ranges[i].begin;
       }
@@ -66,7 +69,7 @@ Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, const Draw& 
   const Box part = whole > 0 ? Box::whole(Sizes(whole, 1)) : tile;
   const Sizes field = whole > 0 ? Sizes(whole, 1) : shape;
   const std::int64_t leading = c10::multiply_integers(at::IntArrayRef(sizes).slice(0, sizes.size() - part.dims()));
-  const std::int64_t all = leading * c10::multiply_integers(field);  // of the whole fields of this rank's images
+  const std::int64_t all = leading * c10::multiply_integers(field);  // cells of this rank's whole images
   const std::int64_t first = draw.first == 0 ? 0 : draw.first * (all / x.size(0));
   toss(mask.mutable_data_ptr<double>(), leading, part, field, Coin(p, draw.seed), p < 1 ? 1 / (1 - p) : 0, first);
   return x.mul(mask.to(x.options()));
@@ -82,6 +85,28 @@ DistTensor dropout(const DistTensor& x, double p, std::int64_t seed, bool whole_
 
 Tensor dropout(const Tensor& x, double p, std::int64_t seed, std::int64_t first) {
   return masked(x, Box::whole(x.sizes().vec()), x.sizes().vec(), {p, seed, first}, 0);
+}
+
+std::int64_t draw_seed(const CommunicatorPtr& comm) {
+  const Tensor mine = at::randint(std::int64_t{1} << 40, {1}, at::kLong);
+  return (comm ? collective::broadcast(mine, comm) : mine).item<std::int64_t>();
+}
+
+std::int64_t mask_seed(std::uint64_t layer_seed, std::uint64_t step) {
+  return static_cast<std::int64_t>(scramble(scramble(layer_seed) + step) >> 1);
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_dropout", [](const Tensor& x, const LayoutPtr& layout, double p, std::int64_t seed, bool channels) {
+    return dropout(DistTensor{x, layout}, p, seed, channels).local;
+  });
+  m.def("seeded_dropout", [](const Tensor& x, double p, std::int64_t seed) { return dropout(x, p, seed); });
+  m.def("draw_dropout_seed",
+        [](std::optional<std::int64_t> comm) { return draw_seed(comm ? Communicator::find(*comm) : nullptr); });
+  m.def("dropout_mask_seed", [](std::int64_t seed, std::int64_t step) {
+    return mask_seed(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step));
+  });
 }
 
 }  // namespace weft::spatial

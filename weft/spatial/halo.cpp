@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "weft/spatial/rim.h"
+#include "weft/spatial/convolution/rim.h"
 
 namespace weft::spatial {
 namespace {
@@ -15,7 +15,7 @@ using partition::Range;
 using partition::TransposedWindow;
 using partition::Window;
 
-// First in the key of a cached route; dist_tensor.cpp has 1 to 4.
+// First number in the key of a cached route; dist_tensor.cpp uses 1 to 4.
 constexpr std::int64_t kWindows = 10;
 constexpr std::int64_t kTransposedWindows = 11;
 
@@ -25,7 +25,7 @@ std::vector<std::int64_t> outputs_of(const std::vector<std::int64_t>& shape, con
     windows[i].validate();
     outputs.push_back(windows[i].outputs(shape[i]));
     if (outputs.back() > 0) continue;
-    throw std::invalid_argument("weft: a window that reaches over " + std::to_string(windows[i].reach()) +
+    throw std::invalid_argument("weft: a window that spans " + std::to_string(windows[i].reach()) +
                                 " cells does not fit into " + std::to_string(shape[i]) + " cells with padding " +
                                 std::to_string(windows[i].padding_lo) + " and " +
                                 std::to_string(windows[i].padding_hi) + " (dimension " + std::to_string(i) + ")");
@@ -33,7 +33,7 @@ std::vector<std::int64_t> outputs_of(const std::vector<std::int64_t>& shape, con
   return outputs;
 }
 
-// In a dimension that is not cut, plain padding is the kernel's own business: nobody needs to copy for it.
+// In a dimension that is not cut, torch's kernel pads by itself, without a copy.
 bool pads_natively(const LayoutPtr& inputs, std::size_t dim, const Window& window, Border border) {
   return inputs->tiling().grid().extents()[dim] == 1 && border == Border::kZeros && !window.ceil_mode &&
          window.padding_lo == window.padding_hi;
@@ -88,8 +88,8 @@ Halo halo_of(const LayoutPtr& inputs, const std::vector<TransposedWindow>& windo
     const TransposedWindow& w = windows[i];
     w.validate();
     outputs.push_back(w.outputs(shape[i]));
-    TORCH_CHECK_VALUE(outputs.back() > 0, "weft: a transposed window of ", shape[i],
-                      " cells would have no outputs in dimension ", i);
+    TORCH_CHECK_VALUE(outputs.back() > 0, "weft: transposed windows over ", shape[i],
+                      " cells have no outputs in dimension ", i, "; use less padding or a larger kernel");
     key.insert(key.end(), {w.kernel, w.stride, w.padding, w.output_padding, w.dilation});
   }
   return halo_by(

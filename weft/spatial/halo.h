@@ -1,4 +1,4 @@
-// The halo of a windowed layer: which plan brings its inputs, how its outputs are tiled, what padding is left to torch.
+// The halo of a windowed layer: the plan of its exchange, the tiles of its outputs, and the padding left to torch.
 #pragma once
 
 #include <cstdint>
@@ -14,34 +14,35 @@ namespace weft::spatial {
 struct Halo {
   HaloPlanPtr plan;
   LayoutPtr outputs;
-  // By dimension. Where the field is not cut and the padding is plain, the layer's own kernel pads for free.
+  // Padding by dimension that torch's kernel adds without a copy. Nonzero only in dimensions that are not cut and have
+  // symmetric zero padding.
   std::vector<std::int64_t> native_padding;
-  // Null where a tile's own outputs cannot be computed by themselves.
+  // Null if a tile's outputs cannot be computed without its halo.
   std::shared_ptr<const Rim> rim = nullptr;
 };
 
-// Throws std::invalid_argument where a window does not fit into the padded field.
+// Throws std::invalid_argument if a window does not fit into the padded field.
 [[nodiscard]] Halo halo_of(const LayoutPtr& inputs, const std::vector<partition::Window>& windows,
                            partition::Border border = partition::Border::kZeros);
 
-// The inputs that a transposed window needs.
+// Returns the halo of transposed windows.
 [[nodiscard]] Halo halo_of(const LayoutPtr& inputs, const std::vector<partition::TransposedWindow>& windows);
 
-// Any boxes, for layers whose windows are irregular: `needed` gives the inputs of an output range in a dimension.
-// `rim` may find which outputs are at the edges of tiles.
+// Returns the halo of irregular windows: `needed` returns the inputs of an output range in a dimension.
+// `rim` optionally finds the outputs at the edges of tiles.
 using FindRim = std::function<std::shared_ptr<const Rim>(const partition::Tiling& outputs)>;
 template <class Needed>
 [[nodiscard]] Halo halo_by(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs,
                            std::vector<std::int64_t> key, Needed&& needed, partition::Border border,
                            const FindRim& rim = nullptr);
 
-// An empty result of the shape that a layer has here, still depending on `x`.
+// Returns an empty tensor with the shape of a layer's result, which depends on `x` for autograd.
 [[nodiscard]] at::Tensor nothing_like(const at::Tensor& x, at::IntArrayRef sizes);
 
-// One value for each of `dims` dimensions, from one or from as many. Throws (TORCH_CHECK) naming `what`.
+// Expands one value to `dims` values. Throws (TORCH_CHECK) an error that names `what` for other lengths.
 [[nodiscard]] std::vector<std::int64_t> for_each_dim(at::IntArrayRef given, std::size_t dims, const char* what);
 
-// Implementation
+// Implementation of halo_by().
 
 [[nodiscard]] partition::Tiling tile_outputs(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs);
 [[nodiscard]] HaloPlanPtr plan_for(const LayoutPtr& inputs, const std::vector<partition::Box>& needed,
@@ -60,7 +61,7 @@ Halo halo_by(const LayoutPtr& inputs, const std::vector<std::int64_t>& outputs, 
     for (const partition::Box& tile : tiling.tiles()) {
       partition::Box box;
       for (std::size_t i = 0; i < tile.dims(); ++i) {
-        // A tile without cells needs none in any dimension.
+        // An empty tile needs no cells in any dimension.
         box.ranges.push_back(tile.empty() ? partition::Range{} : needed(i, tile.ranges[i]));
       }
       boxes.push_back(std::move(box));

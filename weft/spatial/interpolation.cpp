@@ -7,7 +7,8 @@
 
 #include <cmath>
 
-#include "weft/spatial/exchange.h"
+#include "weft/spatial/dispatch.h"
+#include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
 
 namespace weft::spatial {
@@ -16,10 +17,10 @@ namespace {
 using at::Tensor;
 using partition::Range;
 
-constexpr std::int64_t kInterpolate = 13;  // first in the key of a cached route; see halo.cpp
+constexpr std::int64_t kInterpolate = 13;  // first number in the key of a cached route; see halo.cpp
 
-// Source positions along one dimension, by the geometry of the whole field, in the precision that torch uses for the
-// type: a nearest neighbour must not depend on it.
+// Source positions along one dimension of the whole field, in the precision that torch uses for the type, so that both
+// select the same nearest neighbor.
 template <class Real>
 class Axis {
  public:
@@ -33,7 +34,7 @@ class Axis {
     }
   }
 
-  // The cell below the position, and how far the position lies above it.
+  // Returns the cell below the position and the distance to it.
   [[nodiscard]] std::pair<std::int64_t, double> at(std::int64_t output) const {
     const Real o = static_cast<Real>(output);
     if (mode_ == Resampling::kNearest) return {last_at_most(std::floor(o * step_)), 0};
@@ -54,7 +55,7 @@ class Axis {
   Real step_;
 };
 
-// The two cells that each output of a range is made of, and the weight of the upper one.
+// The two source cells of each output of a range, and the weight of the upper one.
 struct Taps {
   std::vector<std::int64_t> below;
   std::vector<std::int64_t> above;
@@ -119,7 +120,7 @@ Resampling parse_resampling(std::string_view name) {
   if (name == "nearest-exact") return Resampling::kNearestExact;
   if (name == "linear" || name == "bilinear" || name == "trilinear") return Resampling::kLinear;
   TORCH_CHECK_VALUE(false,
-                    "weft: interpolation of tiles knows nearest, nearest-exact, linear, bilinear and trilinear, ",
+                    "weft: interpolation of tiles supports nearest, nearest-exact, linear, bilinear and trilinear, ",
                     "got '", name, "'");
 }
 
@@ -129,11 +130,11 @@ DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& out
   const auto sizes = for_each_dim(outputs, x.dims(), "size");
   const auto shape = x.layout->shape();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    TORCH_CHECK_VALUE(sizes[i] > 0 && shape[i] > 0, "weft: interpolate expects cells to begin and to end with, got ",
+    TORCH_CHECK_VALUE(sizes[i] > 0 && shape[i] > 0, "weft: interpolate expects non-empty inputs and outputs, got ",
                       shape[i], " and ", sizes[i], " in dimension ", i);
   }
-  TORCH_CHECK_VALUE(!scales || scales->size() == x.dims(), "weft: expected a scale for each of ", x.dims(),
-                    " dimensions");
+  TORCH_CHECK_VALUE(!scales || scales->size() == x.dims(), "weft: interpolate expects one scale for each of ", x.dims(),
+                    " dimensions, got ", scales ? scales->size() : 0);
   const Resampler resampler{shape, sizes, mode, align_corners, scales, x.local.scalar_type() == at::kDouble};
   const Halo halo = halo_by(
       x.layout, sizes, key_of(resampler),
@@ -150,4 +151,19 @@ DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& out
   return {y.is_meta() ? at::empty(empty, y.options()) : nothing_like(y, empty), halo.outputs};
 }
 
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+Tiled interpolate_op(const Tensor& x, const LayoutPtr& layout, const Sizes& size, const std::string& mode,
+                     bool align_corners, const std::optional<std::vector<double>>& scales) {
+  return unpacked(interpolate({x, layout}, size, parse_resampling(mode), align_corners, scales));
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_interpolate", &interpolate_op);
+}
+
+}  // namespace
 }  // namespace weft::spatial

@@ -1,4 +1,4 @@
-// Resampling of tiles to another size: nearest neighbour and linear, as torch's interpolate.
+// Resampling of tiles to another size: nearest neighbor and linear, like torch's interpolate.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace weft::spatial {
 
 enum class Resampling : std::int8_t { kNearest, kNearestExact, kLinear };
 
-// "nearest", "nearest-exact", "linear", "bilinear", "trilinear"; throws (TORCH_CHECK) for others.
+// Parses "nearest", "nearest-exact", "linear", "bilinear" or "trilinear". Throws (TORCH_CHECK) for other names.
 [[nodiscard]] Resampling parse_resampling(std::string_view name);
 
-// To `outputs` cells. `scales`, where the caller chose them, decide the source positions as torch's scale_factor does.
+// Resamples to `outputs` cells. Optional `scales` determine the source positions like torch's scale_factor. Collective.
 [[nodiscard]] DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& outputs, Resampling mode,
                                      bool align_corners = false,
                                      const std::optional<std::vector<double>>& scales = std::nullopt);

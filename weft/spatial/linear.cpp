@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "weft/collective/all_reduce.h"
+#include "weft/spatial/dispatch.h"
 #include "weft/spatial/share.h"
 
 namespace weft::spatial {
@@ -17,6 +18,12 @@ at::Tensor linear(const DistTensor& x, const at::Tensor& weight, const std::opti
   const at::Tensor part = at::linear(x.local.flatten(1), weight.flatten(1));
   const at::Tensor y = counted_once(collective::all_reduce(part, x.layout->comm()), x.layout->comm());
   return bias && bias->defined() ? y.add(*bias) : y;
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_linear", [](const at::Tensor& x, const LayoutPtr& layout, const at::Tensor& weight,
+                          const std::optional<at::Tensor>& bias) { return linear({x, layout}, weight, bias); });
 }
 
 }  // namespace weft::spatial

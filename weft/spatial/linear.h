@@ -1,4 +1,4 @@
-// A linear layer over a whole field in tiles: each rank has the columns of its tile, and nobody gathers the field.
+// A linear layer over a whole field in tiles. Each rank holds the columns of its tile; the field is not gathered.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@
 
 namespace weft::spatial {
 
-// What Linear(flatten(x)) gives, on every rank. `weight` is this rank's part, [outputs, leading sizes..., tile...]; its
-// gradient is this rank's alone. The result counts once (see share.h). Moves the outputs only. Collective.
+// Returns Linear(flatten(x)) on every rank. `weight` is this rank's part, [outputs, leading sizes..., tile...], with
+// its own gradient. The gradient of the result counts once (see share.h). Moves only the outputs. Collective.
 [[nodiscard]] at::Tensor linear(const DistTensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
 
 }  // namespace weft::spatial

@@ -5,7 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include "weft/spatial/exchange.h"
+#include "weft/spatial/dispatch.h"
+#include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
 
 namespace weft::spatial {
@@ -27,7 +28,7 @@ struct Filter {
   [[nodiscard]] std::int64_t taps() const { return channels_in * c10::multiply_integers(kernel); }
 };
 
-// As if the padding were never native: windows are cut out here, of a box that has it.
+// Never leaves padding to torch, because the windows are cut from a padded box.
 Halo padded_halo(const LayoutPtr& inputs, const Sizes& kernel, const Sizes& stride, const Sizes& padding) {
   std::vector<Window> windows;
   for (std::size_t i = 0; i < kernel.size(); ++i) windows.push_back({kernel[i], stride[i], padding[i], padding[i]});
@@ -64,17 +65,17 @@ Filter filter_of(const LayoutPtr& inputs, const Tensor& weight, const Sizes& str
   return filter;
 }
 
-// [places, out, in * kernel].
+// Returns [places, out, in * kernel].
 Tensor by_place(const Tensor& weight, const Filter& filter) {
   return weight.reshape({filter.channels_out, filter.places, filter.taps()}).transpose(0, 1);
 }
 
-// The windows of a padded tile: [places, batch, in * kernel].
+// Returns the windows of a padded tile: [places, batch, in * kernel].
 Tensor windows_of(Tensor x, const Filter& filter) {
   for (std::size_t i = 0; i < filter.dims(); ++i) {
     x = x.unfold(static_cast<std::int64_t>(i) + 2, filter.kernel[i], filter.stride[i]);
   }
-  // [batch, in, places..., kernel...] to [places..., batch, in, kernel...]
+  // Permutes [batch, in, places..., kernel...] to [places..., batch, in, kernel...].
   const auto dims = static_cast<std::int64_t>(filter.dims());
   Sizes order;
   for (std::int64_t i = 0; i < dims; ++i) order.push_back(2 + i);
@@ -147,6 +148,18 @@ DistTensor local_defilter(const DistTensor& y, const Tensor& weight, const Layou
     padded = tile_of_windows(at::bmm(codes, by_place(weight, filter)), filter, batch);
   }
   return {halo_accumulate(padded, filter.halo.plan), inputs};
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("local_filter_outputs", &local_filter_outputs);
+  m.def("tile_local_filter",
+        [](const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const Sizes& stride, const Sizes& padding) {
+          return unpacked(local_filter({x, layout}, weight, stride, padding));
+        });
+  m.def("tile_local_defilter",
+        [](const Tensor& y, const LayoutPtr& layout, const Tensor& weight, const LayoutPtr& inputs, const Sizes& stride,
+           const Sizes& padding) { return local_defilter({y, layout}, weight, inputs, stride, padding).local; });
 }
 
 }  // namespace weft::spatial

@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include "weft/collective/all_reduce.h"
+#include "weft/spatial/dispatch.h"
 #include "weft/spatial/share.h"
 
 namespace weft::spatial {
@@ -13,9 +14,11 @@ namespace {
 
 using at::Tensor;
 
-Tensor total(const Tensor& mine, const Comm& comm) { return counted_once(collective::all_reduce(mine, comm), comm); }
+Tensor total(const Tensor& mine, const CommunicatorPtr& comm) {
+  return counted_once(collective::all_reduce(mine, comm), comm);
+}
 
-// What the mean divides by: the weights of the classes that the targets name.
+// Returns the divisor of the mean: the sum of the class weights of the targets.
 Tensor weight_of(const Tensor& target, const std::optional<Tensor>& class_weights, std::int64_t ignore_index,
                  const Tensor& like) {
   const Tensor counts = target.ne(ignore_index);
@@ -48,11 +51,22 @@ Tensor cross_entropy(const DistTensor& logits, const Tensor& target, const std::
   const Tensor mine = target.numel() == 0 ? logits.local.sum()
                                           : at::cross_entropy_loss(logits.local, target, class_weights,
                                                                    at::Reduction::Sum, ignore_index, label_smoothing);
-  const Comm& comm = logits.layout->comm();
+  const CommunicatorPtr& comm = logits.layout->comm();
   if (!mean) return total(mine, comm);
   const Tensor weight = weight_of(target, class_weights, ignore_index, mine);
   const Tensor both = total(at::stack({mine, weight.detach()}), comm);
   return both[0].div(both[1].detach());
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_sum", [](const Tensor& x, const LayoutPtr& layout) { return sum({x, layout}); });
+  m.def("tile_mean", [](const Tensor& x, const LayoutPtr& layout) { return mean({x, layout}); });
+  m.def("tile_cross_entropy",
+        [](const Tensor& x, const LayoutPtr& layout, const Tensor& target, const std::optional<Tensor>& weights,
+           bool mean, std::int64_t ignore_index, double label_smoothing) {
+          return cross_entropy({x, layout}, target, weights, mean, ignore_index, label_smoothing);
+        });
 }
 
 }  // namespace weft::spatial

@@ -1,4 +1,4 @@
-// Losses and sums over a whole field in tiles. The result is the same on every rank and counts once (see share.h).
+// Losses and sums over a whole field in tiles. Every rank gets the same result, whose gradient counts once (share.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,12 +10,12 @@
 
 namespace weft::spatial {
 
-// Of all ranks' values. Collective.
+// Sum and mean of all ranks' values. Collective.
 [[nodiscard]] at::Tensor sum(const DistTensor& x);
 [[nodiscard]] at::Tensor mean(const DistTensor& x);
 
-// Dense classification: logits [batch, classes, ...] and this rank's tile of the targets, class numbers [batch, ...].
-// The mean is over all cells of the field that are not ignored, weighted by class as torch weights it. Collective.
+// Cross entropy of dense classification: logits [batch, classes, ...] and this rank's tile of the targets, class
+// numbers [batch, ...]. The mean is over all cells that are not ignored, weighted by class like torch's. Collective.
 [[nodiscard]] at::Tensor cross_entropy(const DistTensor& logits, const at::Tensor& target,
                                        const std::optional<at::Tensor>& class_weights = std::nullopt, bool mean = true,
                                        std::int64_t ignore_index = -100, double label_smoothing = 0);

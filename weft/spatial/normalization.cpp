@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "weft/collective/all_gather.h"
+#include "weft/spatial/dispatch.h"
 #include "weft/spatial/share.h"
 
 namespace weft::spatial {
@@ -23,16 +24,16 @@ struct Moments {
   Tensor variance;  // divided by the count
 };
 
-// How many numbers each rank's statistics stand for, if a cell stands for `each`.
+// Returns the number of values in each rank's statistics if a cell has `each` values.
 Tensor counts(const DistTensor& x, std::int64_t each, const Tensor& like) {
   std::vector<std::int64_t> result;
   for (const auto& tile : x.layout->tiling().tiles()) result.push_back(tile.volume() * each);
   return at::tensor(at::IntArrayRef(result), at::kLong).to(like.options());
 }
 
-// Every rank's mean and sum of squared deviations, joined by the formula of Chan, Golub and LeVeque: unlike sums of
-// squares it loses nothing where the mean is large.
-Moments joined(const Moments& mine, const Tensor& count, const Comm& comm) {
+// Combines every rank's mean and sum of squared deviations by the formula of Chan, Golub and LeVeque. Unlike sums of
+// squares, it keeps its precision if the mean is large.
+Moments joined(const Moments& mine, const Tensor& count, const CommunicatorPtr& comm) {
   if (comm->size() == 1) return mine;
   const auto me = comm->rank();
   const Tensor pair = at::stack({mine.mean, mine.variance.mul(count[me])}).unsqueeze(0);
@@ -48,8 +49,9 @@ Moments joined(const Moments& mine, const Tensor& count, const Comm& comm) {
   return {mean, squares.div(total)};
 }
 
-// Moments over `dims` of a view of the tile; the result has the other dimensions.
-Moments moments(const Tensor& view, const std::vector<std::int64_t>& dims, const Tensor& count, const Comm& comm) {
+// Returns the moments over `dims` of a view of the tile. The result has the other dimensions.
+Moments moments(const Tensor& view, const std::vector<std::int64_t>& dims, const Tensor& count,
+                const CommunicatorPtr& comm) {
   Moments mine;
   if (view.numel() > 0 && !view.is_meta()) {
     std::tie(mine.variance, mine.mean) = at::var_mean(view, dims, /*correction=*/0);
@@ -72,8 +74,8 @@ struct Affine {
   OptionalTensor bias;
 };
 
-// As one operand of all ranks.
-Affine shared(const OptionalTensor& weight, const OptionalTensor& bias, const Comm& comm) {
+// Shares weight and bias among all ranks.
+Affine shared(const OptionalTensor& weight, const OptionalTensor& bias, const CommunicatorPtr& comm) {
   std::vector<Tensor> given;
   if (weight && weight->defined()) given.push_back(*weight);
   if (bias && bias->defined()) given.push_back(*bias);
@@ -85,7 +87,7 @@ Affine shared(const OptionalTensor& weight, const OptionalTensor& bias, const Co
   return affine;
 }
 
-// x * scale + shift in one pass; the two have one number for each statistic, viewed as `sizes`.
+// Returns x * scale + shift in one pass. Both have one number per statistic, viewed as `sizes`.
 Tensor normalized(const Tensor& x, const Moments& moments, double eps, at::IntArrayRef sizes, const Affine& affine,
                   at::IntArrayRef affine_sizes) {
   Tensor scale = moments.variance.add(eps).rsqrt().view(sizes);
@@ -113,7 +115,7 @@ Tensor tile_of_weight(const Tensor& weight, const LayoutPtr& layout) {
 void require_channels(const DistTensor& x, const char* what) {
   x.validate();
   TORCH_CHECK_VALUE(x.leading() == 2, "weft: ", what, " of tiles in ", x.dims(),
-                    " dimensions expects [batch, channels, ...], got a local tensor of ", x.local.sizes());
+                    " dimensions expects [batch, channels, ...], got a local tensor of sizes ", x.local.sizes());
 }
 
 }  // namespace
@@ -122,7 +124,7 @@ DistTensor batch_norm(const DistTensor& x, const OptionalTensor& weight, const O
                       const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
                       double average, double eps) {
   require_channels(x, "batch_norm");
-  const Comm& comm = x.layout->comm();
+  const CommunicatorPtr& comm = x.layout->comm();
   std::vector<std::int64_t> sizes(x.dims() + 2, 1);
   sizes[1] = -1;
   const Affine affine = shared(weight, bias, comm);
@@ -182,4 +184,23 @@ DistTensor layer_norm(const DistTensor& x, const std::vector<std::int64_t>& shap
   return {normalized(x.local, all, eps, sizes, affine, affine_sizes), x.layout};
 }
 
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_batch_norm",
+        [](const Tensor& x, const LayoutPtr& layout, const OptionalTensor& weight, const OptionalTensor& bias,
+           const OptionalTensor& mean, const OptionalTensor& var, bool training, double average,
+           double eps) { return batch_norm({x, layout}, weight, bias, mean, var, training, average, eps).local; });
+  m.def("tile_group_norm", [](const Tensor& x, const LayoutPtr& layout, std::int64_t groups,
+                              const OptionalTensor& weight, const OptionalTensor& bias,
+                              double eps) { return group_norm({x, layout}, groups, weight, bias, eps).local; });
+  m.def("tile_layer_norm",
+        [](const Tensor& x, const LayoutPtr& layout, const Sizes& shape, const OptionalTensor& weight,
+           const OptionalTensor& bias, double eps) { return layer_norm({x, layout}, shape, weight, bias, eps).local; });
+}
+
+}  // namespace
 }  // namespace weft::spatial

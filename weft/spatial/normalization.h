@@ -1,4 +1,4 @@
-// Normalisation with the statistics of the whole field, of which every rank holds a tile.
+// Normalization of tiles with the statistics of the whole field.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,18 +13,18 @@ namespace weft::spatial {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Weights are the same on all ranks. Each moves two numbers per statistic and rank, in one all_gather; none where the
-// running statistics are used. Collective. `average` is the weight of the new statistics in the running ones, which are
-// updated on every rank alike.
+// Weights must be the same on all ranks. All functions are collective and move two numbers per statistic and rank in
+// one all_gather; batch_norm with running statistics moves nothing. `average` is the weight of the new statistics in
+// the running ones, which every rank updates alike.
 [[nodiscard]] DistTensor batch_norm(const DistTensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                                     const OptionalTensor& running_mean, const OptionalTensor& running_var,
                                     bool training, double average, double eps);
 
-// Statistics of each image and group of channels; groups = channels is instance normalisation.
+// Uses the statistics of each image and group of channels. groups = channels is instance normalization.
 [[nodiscard]] DistTensor group_norm(const DistTensor& x, std::int64_t groups, const OptionalTensor& weight,
                                     const OptionalTensor& bias, double eps);
 
-// Over the last dimensions, which must include all tiled ones. Weights have that (global) shape.
+// Normalizes over the last dimensions, which must include all tiled ones. Weights have that global shape.
 [[nodiscard]] DistTensor layer_norm(const DistTensor& x, const std::vector<std::int64_t>& shape,
                                     const OptionalTensor& weight, const OptionalTensor& bias, double eps);
 

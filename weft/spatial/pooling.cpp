@@ -10,7 +10,8 @@
 
 #include <limits>
 
-#include "weft/spatial/exchange.h"
+#include "weft/spatial/dispatch.h"
+#include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
 
 namespace weft::spatial {
@@ -25,7 +26,7 @@ std::vector<Window> windows_for(const DistTensor& x, const PoolingOptions& optio
   return windows_of(x.dims(), options);
 }
 
-// A dilated window at an edge may step over all cells of a small field. torch then reads and writes beyond its memory.
+// A dilated window at an edge may contain no cell of a small field. torch then accesses memory out of bounds.
 void require_cells(const std::vector<Window>& windows, const std::vector<std::int64_t>& shape) {
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const Window& w = windows[i];
@@ -54,7 +55,7 @@ Sizes strides(const std::vector<Window>& windows) {
   return each(windows, [](const Window& w) { return w.stride; });
 }
 
-// The result of `pool`, which is called with the padded tile unless there is nothing to compute.
+// Calls `pool` with the padded tile unless this rank has no results.
 template <class Pool>
 DistTensor pooled(const DistTensor& x, const Halo& halo, double fill, Pool&& pool) {
   const Tensor padded = halo_exchange(x.local, halo.plan, fill);
@@ -66,7 +67,7 @@ DistTensor pooled(const DistTensor& x, const Halo& halo, double fill, Pool&& poo
 
 Tensor sums(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
   switch (windows.size()) {
-    case 1:  // torch lets only the others choose their divisor
+    case 1:  // avg_pool1d has no divisor in torch
       return at::avg_pool2d(x.unsqueeze(-2), {1, windows[0].kernel}, {1, windows[0].stride}, {0, padding[0]}, false,
                             true, 1)
           .squeeze(-2);
@@ -77,7 +78,7 @@ Tensor sums(const Tensor& x, const std::vector<Window>& windows, const Sizes& pa
   }
 }
 
-// How many cells each of this rank's outputs averages over in one dimension, by the geometry of the whole field.
+// Returns the number of cells of each of this rank's windows in one dimension of the whole field.
 Sizes counts(const Window& window, const partition::Range& outputs, std::int64_t size, bool include_padding) {
   Sizes result;
   for (std::int64_t o = outputs.begin; o < outputs.end; ++o) {
@@ -156,4 +157,32 @@ DistTensor norm_pool(const DistTensor& x, double p, const PoolingOptions& option
   return {sum.masked_fill(nothing, 1).pow(1 / p).masked_fill(nothing, 0), means.layout};
 }
 
+namespace {
+
+Tiled max_pool_op(const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding, Sizes dilation,
+                  bool ceil_mode) {
+  return unpacked(max_pool({x, layout}, {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation),
+                                         ceil_mode, true, std::nullopt}));
+}
+
+Tiled avg_pool_op(const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding, bool ceil_mode,
+                  bool count_include_pad, std::optional<std::int64_t> divisor) {
+  return unpacked(average_pool(
+      {x, layout},
+      {std::move(kernel), std::move(stride), std::move(padding), {1}, ceil_mode, count_include_pad, divisor}));
+}
+
+Tiled lp_pool_op(const Tensor& x, const LayoutPtr& layout, double p, Sizes kernel, Sizes stride, bool ceil_mode) {
+  return unpacked(
+      norm_pool({x, layout}, p, {std::move(kernel), std::move(stride), {0}, {1}, ceil_mode, true, std::nullopt}));
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("tile_max_pool", &max_pool_op);
+  m.def("tile_avg_pool", &avg_pool_op);
+  m.def("tile_lp_pool", &lp_pool_op);
+}
+
+}  // namespace
 }  // namespace weft::spatial

@@ -10,27 +10,27 @@
 
 namespace weft::spatial {
 
-// One value for all dimensions, or one for each. No stride means the kernel's size.
+// Lists have one value for all dimensions, or one for each. Without a stride, the kernel's size is the stride.
 struct PoolingOptions {
   std::vector<std::int64_t> kernel{2};
   std::vector<std::int64_t> stride{};
   std::vector<std::int64_t> padding{0};
-  std::vector<std::int64_t> dilation{1};  // of maxima only
+  std::vector<std::int64_t> dilation{1};  // max_pool only
   bool ceil_mode = false;
-  bool count_include_pad = true;                       // of averages only
-  std::optional<std::int64_t> divisor = std::nullopt;  // of averages only
+  bool count_include_pad = true;                       // average_pool only
+  std::optional<std::int64_t> divisor = std::nullopt;  // average_pool only
 };
 
-// The windows of pooling in so many dimensions.
+// Returns the windows of pooling in `dims` dimensions.
 [[nodiscard]] std::vector<partition::Window> windows_of(std::size_t dims, const PoolingOptions& options);
-// The largest of each window in a tensor that has what they need; `padding` by dimension. Not collective.
+// Returns the maximum of each window of a local tensor. `padding` is by dimension. Not collective.
 [[nodiscard]] at::Tensor largest(const at::Tensor& x, const std::vector<partition::Window>& windows,
                                  const std::vector<std::int64_t>& padding);
 
-// All collective, with the results that torch's pooling of the whole field has.
+// Return the same values as torch's pooling of the whole field. Collective.
 [[nodiscard]] DistTensor max_pool(const DistTensor& x, const PoolingOptions& options);
 [[nodiscard]] DistTensor average_pool(const DistTensor& x, const PoolingOptions& options);
-// The p-th root of the sum of p-th powers. Its gradient at 0 is 0, where torch's is not a number.
+// Returns the p-th root of the sum of p-th powers. Its gradient at 0 is 0; torch's is NaN.
 [[nodiscard]] DistTensor norm_pool(const DistTensor& x, double p, const PoolingOptions& options);
 
 }  // namespace weft::spatial

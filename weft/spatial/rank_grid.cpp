@@ -2,14 +2,14 @@
 
 #include <c10/util/Exception.h>
 
-#include "weft/collective/call.h"
+#include "weft/collective/autograd/call.h"
 
 namespace weft::spatial {
 namespace {
 
-// All ranks name the same grid, or all hear that they do not.
-partition::Grid agreed_grid(const Comm& comm, std::vector<std::int64_t> extents) {
-  collective::Negotiation talk("rank_grid", comm->id());
+// Checks that all ranks pass the same grid; otherwise all throw.
+partition::Grid agreed_grid(const CommunicatorPtr& comm, std::vector<std::int64_t> extents) {
+  collective::CollectiveCall talk("rank_grid", comm->id());
   const at::IntArrayRef given(extents);
   talk.check([&] {
     const partition::Grid grid(extents);
@@ -27,8 +27,8 @@ partition::Grid agreed_grid(const Comm& comm, std::vector<std::int64_t> extents)
 
 }  // namespace
 
-RankGrid::RankGrid(const Comm& comm, std::vector<std::int64_t> extents)
-    : grid_(agreed_grid(comm, std::move(extents))), comm_(mpi::Team::over(comm->origin(), "tiles")) {}
+RankGrid::RankGrid(const CommunicatorPtr& comm, std::vector<std::int64_t> extents)
+    : grid_(agreed_grid(comm, std::move(extents))), comm_(Communicator::over(comm->origin(), "tiles")) {}
 
 const Route& RankGrid::route(const std::vector<std::int64_t>& key, const std::function<Route()>& make) {
   const std::lock_guard lock(mutex_);

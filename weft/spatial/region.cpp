@@ -6,7 +6,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "weft/spatial/exchange.h"
+#include "weft/spatial/dispatch.h"
+#include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
 
 namespace weft::spatial {
@@ -32,18 +33,20 @@ Box inputs_of(const Box& outputs, const LayoutPtr& inputs, const Windows& window
   return box;
 }
 
-// The inputs that one rank's tile of results needs of each layer, padding and all; the first layer's is the exchange's.
+// Returns the inputs of each layer, including padding, for one rank's tile of results. The first one is the exchange's.
 std::vector<Box> pulled_back(Box cells, const std::vector<LayoutPtr>& layouts, const std::vector<Windows>& layers) {
   std::vector<Box> needed(layers.size());
   for (std::size_t i = layers.size(); i-- > 0;) {
     needed[i] = inputs_of(cells, layouts[i], layers[i]);
     cells = needed[i].intersect(Box::whole(layouts[i]->shape()));
-    if (cells.empty()) throw std::invalid_argument("weft: a layer of this region sees nothing but padding somewhere");
+    if (cells.empty())
+      throw std::invalid_argument(
+          "weft: the halo region has a layer whose tile contains only padding on some rank; use a shorter region");
   }
   return needed;
 }
 
-// From what there is of the field to all that is needed, as constant_pad_nd takes it.
+// Returns the padding from the part inside the field to the needed box, for constant_pad_nd.
 std::vector<std::int64_t> padding_of(const Box& needed, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> padding;
   for (std::size_t i = needed.dims(); i-- > 0;) {
@@ -69,8 +72,27 @@ std::vector<std::int64_t> native_padding_of(const LayoutPtr& inputs, const Windo
 
 }  // namespace
 
+bool needs_halo(const Windows& windows, const std::vector<std::int64_t>& extents) {
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i].kernel > 1 && extents[i] > 1) return true;
+  }
+  return false;
+}
+
+Windows windows_of_numbers(const std::vector<std::int64_t>& numbers) {
+  TORCH_CHECK_VALUE(numbers.size() % 6 == 0, "weft: expected six numbers per dimension of a window, got ",
+                    numbers.size());
+  Windows windows;
+  for (std::size_t i = 0; i < numbers.size(); i += 6) {
+    windows.push_back(
+        {numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3], numbers[i + 4], numbers[i + 5] != 0});
+  }
+  return windows;
+}
+
 Region::Region(const LayoutPtr& inputs, const std::vector<Windows>& layers) {
-  if (layers.empty()) throw std::invalid_argument("weft: a halo region expects at least one layer with windows");
+  if (layers.empty())
+    throw std::invalid_argument("weft: a halo region needs at least one layer with windows (a convolution or pooling)");
   const auto layouts = layouts_of(inputs, layers);
   outputs_ = layouts.back();
   const std::vector<std::int64_t> zeros(2 * inputs->dims(), 0);
@@ -121,4 +143,28 @@ DistTensor run_region(const DistTensor& x, const Region& region, const std::vect
   return {y, region.outputs()};
 }
 
+namespace {
+
+RegionPtr region_of(const LayoutPtr& layout, const std::vector<std::vector<std::int64_t>>& layers) {
+  std::vector<Windows> windows;
+  for (const auto& numbers : layers) {
+    TORCH_CHECK_VALUE(numbers.size() == 6 * layout->dims(), "weft: expected six numbers for each of ", layout->dims(),
+                      " dimensions of a layer's windows, got ", numbers.size());
+    windows.push_back(windows_of_numbers(numbers));
+  }
+  return c10::make_intrusive<Region>(layout, windows);
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.class_<Region>("Region")
+      .def("plan", [](const RegionPtr& self) { return self->plan(); })
+      .def("outputs", [](const RegionPtr& self) { return self->outputs(); })
+      .def("padding", [](const RegionPtr& self, std::int64_t i) { return self->padding(static_cast<std::size_t>(i)); })
+      .def("native_padding",
+           [](const RegionPtr& self, std::int64_t i) { return self->native_padding(static_cast<std::size_t>(i)); });
+  m.def("halo_region", &region_of);
+}
+
+}  // namespace
 }  // namespace weft::spatial

@@ -1,8 +1,8 @@
-// A halo region: consecutive layers behind one exchange, of a halo wide enough for all of them.
+// A halo region: consecutive layers that share one exchange of a halo wide enough for all of them.
 //
-// Every layer computes, besides its tile, the cells around it that the layers behind need; ranks compute those at their
-// common edges twice, and wait for messages once. What lies outside of the field is padding of each layer anew, not a
-// value that the layer before would have there, so that results stop at the field's border and are padded again.
+// Every layer computes its tile and the surrounding cells that later layers need. Adjacent ranks both compute the cells
+// at their common edge, but wait for messages only once. Each layer pads the field itself: cells outside the field are
+// padding, not results of the previous layer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,20 +16,24 @@
 
 namespace weft::spatial {
 
-// Which cells each layer of a region has, on this rank. Made once; the same on all ranks up to the rank itself.
+// Returns true if windows need cells of other tiles on a grid of these extents.
+[[nodiscard]] bool needs_halo(const std::vector<partition::Window>& windows, const std::vector<std::int64_t>& extents);
+// Reads windows from six numbers a dimension: kernel, stride, padding before and after, dilation, ceil_mode.
+[[nodiscard]] std::vector<partition::Window> windows_of_numbers(const std::vector<std::int64_t>& numbers);
+
+// The cells of each layer of a region on this rank. Created once and reused in every step.
 class Region : public torch::CustomClassHolder {
  public:
-  // The windows of the layers that have some, one for each dimension. Throws std::invalid_argument where one does not
-  // fit, or where a layer would see nothing but padding.
+  // `layers` are the windows, by dimension, of the layers that have windows. Throws std::invalid_argument if a window
+  // does not fit or if a layer's tile contains only padding.
   Region(const LayoutPtr& inputs, const std::vector<std::vector<partition::Window>>& layers);
 
   [[nodiscard]] const HaloPlanPtr& plan() const noexcept { return plan_; }
   [[nodiscard]] const LayoutPtr& outputs() const noexcept { return outputs_; }
   [[nodiscard]] std::size_t layers() const noexcept { return native_.size(); }
-  // What to add around the inputs of a layer, last dimension first, before and behind. The first has it from the
-  // exchange.
+  // Returns the padding of a layer's inputs, before and after, last dimension first. The exchange pads the first layer.
   [[nodiscard]] const std::vector<std::int64_t>& padding(std::size_t layer) const { return padding_.at(layer); }
-  // What the layer's own kernel pads, in dimensions that are not cut.
+  // Returns the padding that the layer's kernel adds in dimensions that are not cut.
   [[nodiscard]] const std::vector<std::int64_t>& native_padding(std::size_t layer) const { return native_.at(layer); }
 
  private:
@@ -41,15 +45,15 @@ class Region : public torch::CustomClassHolder {
 
 using RegionPtr = c10::intrusive_ptr<Region>;
 
-// A layer with windows, or without for what looks at each cell by itself.
+// A layer with windows, or an elementwise layer.
 struct RegionLayer {
   bool has_windows = true;
-  double fill = 0;            // of what lies outside of the field
-  std::int64_t channels = 0;  // of the results; 0 for as many as there were
+  double fill = 0;            // value of cells outside the field
+  std::int64_t channels = 0;  // of the output; 0 if the layer keeps the number of channels
   std::function<at::Tensor(const at::Tensor& x, const std::vector<std::int64_t>& native_padding)> apply;
 };
 
-// The layers one after the other. Weights that they use must be shared. Collective.
+// Runs the layers in sequence. The caller shares their weights (share.h). Collective.
 [[nodiscard]] DistTensor run_region(const DistTensor& x, const Region& region, const std::vector<RegionLayer>& layers);
 
 }  // namespace weft::spatial

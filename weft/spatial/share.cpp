@@ -8,8 +8,10 @@
 #include <algorithm>
 
 #include "weft/collective/all_reduce.h"
-#include "weft/collective/call.h"
+#include "weft/collective/autograd/call.h"
+#include "weft/collective/autograd/node.h"
 #include "weft/collective/tensor.h"
+#include "weft/spatial/dispatch.h"
 
 namespace weft::spatial {
 namespace {
@@ -22,7 +24,7 @@ struct ShareAdjoint {
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     std::vector<Tensor> flat;
     for (const Tensor& gradient : g) flat.push_back(gradient.reshape({-1}));
-    const Tensor sum = collective::all_reduce(at::cat(flat), node.team());
+    const Tensor sum = collective::all_reduce(at::cat(flat), node.communicator());
     std::int64_t first = 0;
     for (Tensor& gradient : g) {
       const Tensor piece = sum.narrow(0, first, gradient.numel());
@@ -33,14 +35,14 @@ struct ShareAdjoint {
   }
 };
 
-// Whose gradient is wanted stands for all.
+// Returns a weight that requires a gradient, if there is one; it represents all of them.
 Tensor representative(const std::vector<Tensor>& weights) {
   const auto wanted = std::find_if(weights.begin(), weights.end(), [](const Tensor& w) { return w.requires_grad(); });
   return wanted == weights.end() ? weights.front() : *wanted;
 }
 
-void agree(const std::vector<Tensor>& weights, const Comm& comm) {
-  collective::Negotiation talk("share", comm->id());
+void agree(const std::vector<Tensor>& weights, const CommunicatorPtr& comm) {
+  collective::CollectiveCall talk("share", comm->id());
   talk.check([&] {
     for (const Tensor& weight : weights) {
       collective::require_communicable(weight);
@@ -70,7 +72,7 @@ struct CountedOnce final : torch::autograd::Node {
 
 }  // namespace
 
-std::vector<Tensor> share(const std::vector<Tensor>& weights, const Comm& comm, std::source_location where) {
+std::vector<Tensor> share(const std::vector<Tensor>& weights, const CommunicatorPtr& comm, std::source_location where) {
   if (weights.empty() || comm->size() == 1 || weights.front().is_meta()) return weights;
   const mpi::OperationScope scope("share", comm.get(), where);
   collective::GradientCall call(representative(weights));
@@ -82,7 +84,7 @@ std::vector<Tensor> share(const std::vector<Tensor>& weights, const Comm& comm, 
   return shared;
 }
 
-Tensor counted_once(const Tensor& x, const Comm& comm) {
+Tensor counted_once(const Tensor& x, const CommunicatorPtr& comm) {
   if (comm->size() == 1 || !x.requires_grad() || !c10::GradMode::is_enabled()) return x;
   auto node = c10::make_intrusive<CountedOnce>();
   node->factor = 1.0 / comm->size();
@@ -93,12 +95,12 @@ Tensor counted_once(const Tensor& x, const Comm& comm) {
 }
 
 DistTensor retile(const Tensor& whole, const LayoutPtr& layout, std::source_location where) {
-  const Comm& comm = layout->comm();
+  const CommunicatorPtr& comm = layout->comm();
   if (comm->size() == 1 || whole.is_meta()) return tile_of(whole, layout);
   const mpi::OperationScope scope("retile", comm.get(), where);
   collective::GradientCall call(whole);
   {
-    collective::Negotiation talk("retile", comm->id());
+    collective::CollectiveCall talk("retile", comm->id());
     talk.check([&] { static_cast<void>(tile_of(whole.detach(), layout)); });
     talk.agree(collective::Signature("retile").add(whole), 0,
                [&] { return "retile(" + collective::describe(whole) + ")"; });
@@ -106,6 +108,14 @@ DistTensor retile(const Tensor& whole, const LayoutPtr& layout, std::source_loca
   const Tensor tile = tile_of(whole.detach(), layout).local.clone();
   if (call.recording()) collective::record("retile", comm, {whole}, {tile}, RetileAdjoint{layout}, call.on_tape());
   return {tile, layout};
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  register_classes();
+  m.def("share",
+        [](const std::vector<Tensor>& weights, std::int64_t comm) { return share(weights, Communicator::find(comm)); });
+  m.def("retile", [](const Tensor& x, const LayoutPtr& layout) { return retile(x, layout).local; });
+  m.def("counted_once", [](const Tensor& x, std::int64_t comm) { return counted_once(x, Communicator::find(comm)); });
 }
 
 }  // namespace weft::spatial

@@ -1,4 +1,4 @@
-// Weights that every rank holds a copy of, and results that every rank computes alike.
+// Weights that every rank holds a copy of, and results that every rank computes equally.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +10,17 @@
 
 namespace weft::spatial {
 
-// The same tensors, as one operand of all ranks: nothing moves forward; in backward their gradients are summed over the
-// ranks, in one message. Collective.
-[[nodiscard]] std::vector<at::Tensor> share(const std::vector<at::Tensor>& weights, const Comm& comm,
+// Returns the same tensors as operands shared by all ranks: forward moves nothing; backward sums their gradients over
+// the ranks in one message. Collective.
+[[nodiscard]] std::vector<at::Tensor> share(const std::vector<at::Tensor>& weights, const CommunicatorPtr& comm,
                                             std::source_location where = std::source_location::current());
 
-// For a tensor that is the same on all ranks, where each will compute the same loss from it: its gradient is divided by
-// the number of ranks, so that the sum of all ranks' losses counts that one loss once. No communication.
-[[nodiscard]] at::Tensor counted_once(const at::Tensor& x, const Comm& comm);
+// Returns `x`, which is the same on all ranks, for a loss that every rank computes equally. Divides the gradient by the
+// number of ranks, so that the loss counts once in the sum of all ranks' losses. No communication.
+[[nodiscard]] at::Tensor counted_once(const at::Tensor& x, const CommunicatorPtr& comm);
 
-// This rank's tile of a tensor that all ranks compute alike and go on from in tiles. In backward every rank gets the
-// gradient of the whole, from all tiles: what came before goes on counting once. Collective where gradients are wanted.
+// Returns this rank's tile of a tensor that all ranks compute equally. In backward every rank gets the gradient of the
+// whole tensor from all tiles, so that earlier layers still count once. Collective if gradients are required.
 [[nodiscard]] DistTensor retile(const at::Tensor& whole, const LayoutPtr& layout,
                                 std::source_location where = std::source_location::current());
 

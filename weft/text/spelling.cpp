@@ -5,12 +5,12 @@
 namespace weft::text {
 namespace {
 
-constexpr std::size_t kLongestWord = 200;
+constexpr std::size_t kLongestWord = 200;  // bounds the quadratic cost of edit_distance()
 
 }  // namespace
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  // Three rows of the table are enough: a swap looks back two.
+  // Keeps three rows of the table, since a swap refers to the row before the previous one.
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
   std::vector<std::size_t> next(b.size() + 1);

@@ -6,7 +6,7 @@
 namespace weft::text {
 namespace {
 
-constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};  // of a character of so many bytes
+constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};  // smallest code point by length in bytes
 
 std::size_t length_of(unsigned char first) {
   if (first < 0x80) return 1;

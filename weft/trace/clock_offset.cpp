@@ -13,34 +13,32 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-// On rank 0. The answer was written somewhere between asking and hearing it: in the middle, give or take half.
-ClockOffset ask(int rank, const Conversation& talk) {
+// Runs on rank 0. The reply was sent between the request and its receipt; the midpoint is off by at most half of that.
+void measure(int rank, const mpi::MessageChannel& channel) {
   ClockOffset best{0, std::numeric_limits<std::int64_t>::max()};
   for (int round = 0; round < kRounds; ++round) {
-    const std::int64_t asked = now_ns();
-    talk.send(bytes_of(asked), rank);
-    const std::int64_t answer = number_in(talk.receive(sizeof(std::int64_t), rank));
-    const std::int64_t half = (now_ns() - asked + 1) / 2;
-    if (half < best.uncertainty_ns) best = {asked + half - answer, half};
+    const std::int64_t sent = now_ns();
+    channel.send_value(sent, rank);
+    const auto remote = channel.receive_value<std::int64_t>(rank);
+    const std::int64_t half = (now_ns() - sent + 1) / 2;
+    if (half < best.uncertainty_ns) best = {sent + half - remote, half};
   }
-  talk.send(bytes_of(best.offset_ns) + bytes_of(best.uncertainty_ns), rank);
-  return best;
+  channel.send_value(best, rank);
 }
 
-ClockOffset answer(const Conversation& talk) {
+ClockOffset reply(const mpi::MessageChannel& channel) {
   for (int round = 0; round < kRounds; ++round) {
-    static_cast<void>(talk.receive(sizeof(std::int64_t), 0));
-    talk.send(bytes_of(now_ns()), 0);
+    static_cast<void>(channel.receive_value<std::int64_t>(0));
+    channel.send_value(now_ns(), 0);
   }
-  const std::string found = talk.receive(2 * sizeof(std::int64_t), 0);
-  return {number_in(found, 0), number_in(found, 1)};
+  return channel.receive_value<ClockOffset>(0);
 }
 
 }  // namespace
 
-ClockOffset clock_offset(const Conversation& talk) {
-  if (talk.rank() != 0) return answer(talk);
-  for (int rank = 1; rank < talk.size(); ++rank) static_cast<void>(ask(rank, talk));
+ClockOffset clock_offset(const mpi::MessageChannel& channel) {
+  if (channel.rank() != 0) return reply(channel);
+  for (int rank = 1; rank < channel.size(); ++rank) measure(rank, channel);
   return {};
 }
 

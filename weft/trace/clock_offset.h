@@ -1,19 +1,19 @@
-// How far a rank's clock is from rank 0's, so that the ranks' events can be shown on one axis.
+// Measures the offset between a rank's clock and rank 0's, to show the events of all ranks on one time axis.
 #pragma once
 
 #include <cstdint>
 
-#include "weft/trace/conversation.h"
+#include "weft/mpi/message/message_channel.h"
 
 namespace weft::trace {
 
 struct ClockOffset {
-  std::int64_t offset_ns = 0;       // add it to a time of this rank's steady clock to get rank 0's
-  std::int64_t uncertainty_ns = 0;  // half of the fastest round trip: the true offset is not further away
+  std::int64_t offset_ns = 0;       // rank 0's steady clock minus this rank's
+  std::int64_t uncertainty_ns = 0;  // bound on the error: half of the fastest round trip
 };
 
-// Collective. Rank 0 asks every other rank for the time, several times; the fastest answer counts, as the others waited
-// somewhere. Takes some ten microseconds a rank.
-[[nodiscard]] ClockOffset clock_offset(const Conversation& talk);
+// Returns the offset of the calling rank. Rank 0 requests the time of every other rank several times and uses the
+// fastest round trip. Takes about ten microseconds per rank. Collective.
+[[nodiscard]] ClockOffset clock_offset(const mpi::MessageChannel& channel);
 
 }  // namespace weft::trace

@@ -1,15 +1,17 @@
-// Text and numbers as JSON wants them, whatever they hold.
+// JSON output for trace files, robust to arbitrary names and values.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 
 namespace weft::trace {
 
-// With quotes around it. Control characters are escaped; bytes that are no UTF-8 become U+FFFD.
-[[nodiscard]] std::string json_text(std::string_view text);
-// The shortest form that reads back as the same double. JSON has no word for what is not finite: "NaN", "Infinity" and
-// "-Infinity" in quotes, which float() of Python and Number() of JavaScript read.
-[[nodiscard]] std::string json_number(double value);
+using Json = nlohmann::ordered_json;
+
+// Returns one line of JSON. Bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string dump_json(const Json& json);
+// Returns `value` as a JSON number. JSON cannot represent NaN and infinities; they become the strings "NaN", "Infinity"
+// and "-Infinity", which float() in Python and Number() in JavaScript parse.
+[[nodiscard]] Json json_number(double value);
 
 }  // namespace weft::trace

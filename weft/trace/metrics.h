@@ -1,4 +1,4 @@
-// metrics.jsonl: what a run measured, one JSON object a line, readable while the run goes on and after it was killed.
+// Writes metrics.jsonl: the measurements of a run, one JSON object per line, readable while the run is active.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@ namespace weft::trace {
 
 struct Metric {
   std::int64_t epoch = 0;
-  std::int64_t step = 0;  // batches since the beginning of the run
+  std::int64_t step = 0;  // batches since the start of the run
   std::string name;       // "train/loss"
-  double value = 0;       // may be NaN or infinite: see json_number()
+  double value = 0;       // may be NaN or infinite; see json_number()
 };
 
 class MetricsFile {
  public:
-  // Goes on behind what is there; a last line that a killed run left unfinished is removed. Makes the folder. Throws
-  // files::FileError.
+  // Opens the file for appending and creates its folder. Removes an incomplete last line, which a killed run leaves
+  // behind. Throws files::FileError.
   explicit MetricsFile(std::filesystem::path path);
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // One line in one write, with the seconds since 1970 as "time". A process that is killed meanwhile leaves at most
-  // this line unfinished. Throws files::FileError.
+  // Appends one line with a single write(), so that a killed process leaves at most this line incomplete. Adds the
+  // seconds since 1970 as "time". Throws files::FileError.
   void add(const Metric& metric);
-  // Removes the lines of later steps than `step`: a run that goes on from a checkpoint measures them again.
-  void forget_after(std::int64_t step);
+  // Removes the lines of steps after `step`; a resumed run measures them again. Throws files::FileError.
+  void remove_after(std::int64_t step);
 
  private:
   void open();

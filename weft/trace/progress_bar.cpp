@@ -22,16 +22,16 @@ std::size_t width_of(std::FILE* out) {
   return std::max<std::size_t>(size.ws_col, kNarrowest);
 }
 
-// Launchers give their ranks a terminal of their own making, wherever their own output goes: scripts/mpirun and
-// `weft train -n`, which know, say so in WEFT_PROGRESS.
+// Launchers connect ranks to a pseudo-terminal even if their own output is redirected. scripts/mpirun and `weft train
+// -n` therefore set WEFT_PROGRESS.
 bool wants_bar(std::FILE* out) {
-  const char* said = std::getenv("WEFT_PROGRESS");
-  const std::string_view form = said == nullptr ? "" : said;
-  if (form == "bar" || form == "lines") return form == "bar";
+  const char* setting = std::getenv("WEFT_PROGRESS");
+  const std::string_view format = setting == nullptr ? "" : setting;
+  if (format == "bar" || format == "lines") return format == "bar";
   return isatty(fileno(out)) == 1;
 }
 
-std::string clock_form(std::int64_t seconds) {
+std::string format_duration(std::int64_t seconds) {
   std::array<char, 32> text{};
   if (seconds >= 3600) {
     std::snprintf(text.data(), text.size(), "%ld:%02ld:%02ld", static_cast<long>(seconds / 3600),
@@ -71,7 +71,7 @@ void ProgressBar::draw(const std::string& text) {
   std::string line = title_ + " [" + std::string(static_cast<std::size_t>(filled), '#') +
                      std::string(static_cast<std::size_t>(kBarWidth - filled), '.') + "] " + std::to_string(done_) +
                      "/" + std::to_string(total_) + " " + remaining() + (text.empty() ? "" : "  " + text);
-  // A line that wraps could not be redrawn.
+  // A wrapped line cannot be redrawn.
   line.resize(std::min(line.size(), width_of(out_) - 1));
   std::fprintf(out_, "\r\x1b[K%s", line.c_str());
   std::fflush(out_);
@@ -80,8 +80,8 @@ void ProgressBar::draw(const std::string& text) {
 
 std::string ProgressBar::remaining() const {
   if (done_ == 0) return "";
-  const double elapsed = std::chrono::duration<double>(Clock::now() - begun_).count();
-  return clock_form(
+  const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
+  return format_duration(
              static_cast<std::int64_t>(elapsed * static_cast<double>(total_ - done_) / static_cast<double>(done_))) +
          " left";
 }

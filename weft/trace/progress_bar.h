@@ -1,4 +1,4 @@
-// How far a long task is: a bar that is redrawn on a terminal, a line now and then elsewhere.
+// Progress of a long task: a redrawn bar on a terminal, occasional lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -10,18 +10,18 @@ namespace weft::trace {
 
 class ProgressBar {
  public:
-  // `title` stands in front: "epoch 2/5". Writes to `out`, which outlives it. The environment variable WEFT_PROGRESS
-  // (bar or lines) decides the form; without it, whether `out` is a terminal.
+  // `title` precedes the bar, for example "epoch 2/5"; `out` must outlive this object. The environment variable
+  // WEFT_PROGRESS selects the format (bar or lines); the default is a bar if `out` is a terminal.
   ProgressBar(std::string title, std::int64_t total, std::FILE* out = stdout);
-  // As finish().
+  // Calls finish().
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // `done` of `total`; `text` stands behind: "loss 0.31". On a terminal drawn at most ten times a second, and at the
-  // end; elsewhere a line for each tenth.
+  // Reports that `done` of `total` units are complete; `text` follows the bar, for example "loss 0.31". Redraws a bar
+  // at most ten times per second, or prints a line for each tenth of the total.
   void update(std::int64_t done, const std::string& text = "");
-  // Takes the bar off a terminal, so that what is printed next stands in its place. Once.
+  // Erases the bar, so that the next output takes its place.
   void finish() noexcept;
 
  private:
@@ -35,8 +35,8 @@ class ProgressBar {
   std::FILE* out_;
   bool terminal_;
   bool drawn_ = false;
-  std::int64_t tenths_ = 0;  // for which a line was written
-  Clock::time_point begun_ = Clock::now();
+  std::int64_t tenths_ = 0;  // of the last printed line
+  Clock::time_point started_ = Clock::now();
   Clock::time_point last_;
 };
 

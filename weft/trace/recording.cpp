@@ -14,14 +14,14 @@ std::int64_t nanoseconds(Clock::duration duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }
 
-// A ring of one thread's events. Its own lock: nobody but a reader ever contends for it.
+// Ring buffer of one thread's events. Its lock is contended only while a reader copies the events.
 class Ring {
  public:
-  void restart(std::size_t capacity) {
+  void reset(std::size_t capacity) {
     const std::lock_guard lock(mutex_);
     capacity_ = std::max<std::size_t>(capacity, 1);
     kept_.events.clear();
-    kept_.forgotten = 0;
+    kept_.dropped = 0;
     next_ = 0;
   }
   void add(const Event& event) {
@@ -32,7 +32,7 @@ class Ring {
     }
     kept_.events[next_] = event;
     next_ = (next_ + 1) % capacity_;
-    ++kept_.forgotten;
+    ++kept_.dropped;
   }
   void set_name(const std::string& name) {
     const std::lock_guard lock(mutex_);
@@ -57,10 +57,10 @@ class Ring {
   mutable std::mutex mutex_;
   ThreadEvents kept_;
   std::size_t capacity_ = 1;
-  std::size_t next_ = 0;  // the oldest, once the ring is full
+  std::size_t next_ = 0;  // the oldest event, once the ring is full
 };
 
-// Rings outlive their threads: what a thread did is asked for at the end of a run.
+// Rings outlive their threads, since recorded() reports threads that have ended.
 struct Registry {
   std::mutex mutex;
   std::vector<std::shared_ptr<Ring>> rings;
@@ -76,7 +76,7 @@ std::shared_ptr<Ring> new_ring() {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   auto ring = std::make_shared<Ring>();
-  ring->restart(all.capacity);
+  ring->reset(all.capacity);
   const bool is_main = gettid() == getpid();
   if (is_main) ring->set_name("main");
   all.rings.insert(is_main ? all.rings.begin() : all.rings.end(), ring);
@@ -88,7 +88,7 @@ std::shared_ptr<Ring>& own_ring() {
   return ring;
 }
 
-// Only the registry holds it.
+// Only the registry refers to the ring of a thread that has ended.
 bool has_ended(const std::shared_ptr<Ring>& ring) { return ring.use_count() == 1; }
 
 }  // namespace
@@ -99,7 +99,7 @@ std::atomic<bool> recording{false};
 
 void record(const char* name, Clock::time_point begin, std::int64_t detail) {
   const auto end = Clock::now();
-  if (!trace::recording()) return;  // stopped meanwhile
+  if (!trace::recording()) return;  // recording stopped during the span
   own_ring()->add({name, nanoseconds(begin.time_since_epoch()), nanoseconds(end - begin), detail});
 }
 
@@ -107,7 +107,7 @@ void record(const char* name, Clock::time_point begin, std::int64_t detail) {
 
 const char* intern(const std::string& name) {
   static auto* const mutex = new std::mutex;
-  static auto* const names = new std::set<std::string>;  // a set's elements stay where they are
+  static auto* const names = new std::set<std::string>;  // elements of a set have stable addresses
   const std::lock_guard lock(*mutex);
   return names->insert(name).first->c_str();
 }
@@ -117,7 +117,7 @@ void start_recording(std::size_t events_per_thread) {
   const std::lock_guard lock(all.mutex);
   all.capacity = events_per_thread;
   std::erase_if(all.rings, has_ended);
-  for (const auto& ring : all.rings) ring->restart(events_per_thread);
+  for (const auto& ring : all.rings) ring->reset(events_per_thread);
   detail::recording = true;
 }
 
@@ -138,13 +138,13 @@ void name_thread(const std::string& name) {
   std::shared_ptr<Ring>& mine = own_ring();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const auto before = std::find_if(all.rings.begin(), all.rings.end(), [&](const std::shared_ptr<Ring>& ring) {
+  const auto previous = std::find_if(all.rings.begin(), all.rings.end(), [&](const std::shared_ptr<Ring>& ring) {
     return has_ended(ring) && ring->is_called(name);
   });
-  if (before == all.rings.end() || !mine->is_empty()) return mine->set_name(name);
-  const std::shared_ptr<Ring> goes_on = *before;
+  if (previous == all.rings.end() || !mine->is_empty()) return mine->set_name(name);
+  const std::shared_ptr<Ring> continued = *previous;
   std::erase(all.rings, mine);
-  mine = goes_on;
+  mine = continued;
 }
 
 }  // namespace weft::trace

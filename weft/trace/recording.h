@@ -1,4 +1,4 @@
-// The spans of this process, thread by thread, while they are recorded.
+// Recording of the spans of this process, per thread.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,27 @@ namespace weft::trace {
 
 struct Event {
   const char* name = nullptr;
-  std::int64_t begin_ns = 0;  // of the steady clock
+  std::int64_t begin_ns = 0;  // steady clock
   std::int64_t duration_ns = 0;
   std::int64_t detail = Span::kNoDetail;
 };
 
 struct ThreadEvents {
-  int number = 0;              // "main" first, then in the order in which threads recorded
-  std::string name;            // as name_thread() said, or empty
-  std::vector<Event> events;   // as they ended
-  std::int64_t forgotten = 0;  // older ones, for which there was no room
+  int number = 0;    // position in the list: "main" first, then in the order in which threads started recording
+  std::string name;  // set by name_thread(), or empty
+  std::vector<Event> events;  // ordered by their end
+  std::int64_t dropped = 0;   // older events that were overwritten
 };
 
-// Forgets what was recorded and begins. Each thread keeps its latest `events_per_thread`. Process-wide.
+// Discards all recorded events and starts recording in all threads. Each thread keeps its latest `events_per_thread`
+// events.
 void start_recording(std::size_t events_per_thread = std::size_t{1} << 16);
 void stop_recording() noexcept;
-// What was recorded so far; recording goes on. Threads that have ended are included.
+// Returns the events recorded so far, including those of threads that have ended. Recording continues.
 [[nodiscard]] std::vector<ThreadEvents> recorded();
-// How the calling thread is called; the process's first is "main". A thread that says so before it recorded anything
-// goes on with the events of one of that name that has ended: what starts a thread again and again stays one row in a
-// trace.
+// Names the calling thread; the first thread of the process is "main". If the thread has not recorded anything yet and
+// a thread of the same name has ended, it continues that thread's events: a thread that is restarted repeatedly stays
+// one row in the trace.
 void name_thread(const std::string& name);
 
 }  // namespace weft::trace

@@ -1,4 +1,4 @@
-// Marks what a thread does from here to the end of the scope; costs one load and a branch where nobody records.
+// Scoped spans for the trace. A span costs one load and one branch while recording is off.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,14 @@ void record(const char* name, Clock::time_point begin, std::int64_t detail);
 
 [[nodiscard]] inline bool recording() noexcept { return detail::recording.load(std::memory_order_relaxed); }
 
-// Keeps a name for the rest of the process: for spans whose name is made at run time. Equal names are kept once.
+// Returns a copy of `name` that lives until the process ends, for span names that are created at run time. Equal names
+// share one copy.
 [[nodiscard]] const char* intern(const std::string& name);
 
 class Span {
  public:
-  // `name` must outlive the process's recording: a literal, or from intern(). By convention "folder/what". `detail` is
-  // shown with the span: a batch's number, bytes.
+  // `name` is a string literal or comes from intern(); by convention "folder/activity". `detail` is shown with the
+  // span, for example a batch number or a number of bytes.
   explicit Span(const char* name, std::int64_t detail = kNoDetail) noexcept : detail_(detail) {
     if (!recording()) return;
     name_ = name;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <concepts>
 #include <system_error>
+#include <utility>
 
 #include "weft/files/error.h"
 #include "weft/trace/wall_time.h"
@@ -23,7 +24,7 @@ constexpr std::array<std::uint32_t, 256> crc_table() {
   return table;
 }
 
-// A checksum of data that holds its own checksum would be weak; TFRecord disguises it.
+// TFRecord masks its checksums, because the checksum of data that contains its own checksum is weak.
 std::uint32_t masked_crc(std::string_view data) { return std::rotr(crc32c(data), 15) + 0xA282EAD8U; }
 
 template <std::unsigned_integral Number>
@@ -33,7 +34,7 @@ std::string little_endian(Number number) {
   return bytes;
 }
 
-// Protocol buffers' encoding: a field is its number with one of these types, then its content.
+// Protocol buffer encoding: a field consists of its number and wire type, followed by its content.
 enum class Wire : std::uint8_t { kVarint = 0, k64Bit = 1, kLength = 2, k32Bit = 5 };
 
 std::string varint(std::uint64_t number) {
@@ -51,7 +52,7 @@ std::string message(unsigned number, std::string_view content) {
   return field(number, Wire::kLength, varint(content.size()).append(content));
 }
 
-// tensorflow/core/util/event.proto and framework/summary.proto: the fields that a scalar has.
+// Field numbers from tensorflow/core/util/event.proto and framework/summary.proto.
 constexpr unsigned kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5, kEventSession = 7;
 constexpr unsigned kSummaryValue = 1, kValueTag = 1, kValueSimple = 2;
 constexpr unsigned kSessionStatus = 1, kSessionStart = 1;
@@ -77,14 +78,15 @@ std::uint32_t crc32c(std::string_view data) noexcept {
   return ~crc;
 }
 
-TensorBoardFile::TensorBoardFile(const std::filesystem::path& folder) {
-  const double now = seconds_since_1970();
-  std::error_code ignored;  // opening the file tells
-  std::filesystem::create_directories(folder, ignored);
-  path_ = folder / file_name(now);
+TensorBoardFile::TensorBoardFile(const std::filesystem::path& folder)
+    : TensorBoardFile(folder / file_name(seconds_since_1970()), seconds_since_1970()) {}
+
+TensorBoardFile::TensorBoardFile(std::filesystem::path path, double wall_time) : path_(std::move(path)) {
+  std::error_code ignored;  // opening the file reports the error
+  std::filesystem::create_directories(path_.parent_path(), ignored);
   stream_.open(path_, std::ios::binary);
   if (!stream_) files::throw_errno("create", path_);
-  write_record(event(now, 0, message(kEventFileVersion, "brain.Event:2")));
+  write_record(event(wall_time, 0, message(kEventFileVersion, "brain.Event:2")));
 }
 
 void TensorBoardFile::add_scalar(std::string_view tag, std::int64_t step, float value, double wall_time) {
@@ -93,7 +95,7 @@ void TensorBoardFile::add_scalar(std::string_view tag, std::int64_t step, float 
   write_record(event(wall_time, step, message(kEventSummary, message(kSummaryValue, scalar))));
 }
 
-void TensorBoardFile::forget_from(std::int64_t step, double wall_time) {
+void TensorBoardFile::restart_at(std::int64_t step, double wall_time) {
   const std::string start = field(kSessionStatus, Wire::kVarint, varint(kSessionStart));
   write_record(event(wall_time, step, message(kEventSession, start)));
 }

@@ -1,6 +1,7 @@
-// TensorBoard's event files: scalars over steps, written without TensorFlow or protobuf.
+// Writes scalars to TensorBoard event files, without TensorFlow or protobuf.
 //
-// A file is a sequence of TFRecords (length, its checksum, data, its checksum); each holds one Event message.
+// A file is a sequence of TFRecords (length, checksum of the length, data, checksum of the data). Each record contains
+// one Event message.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,18 @@ namespace weft::trace {
 
 class TensorBoardFile {
  public:
-  // Makes events.out.tfevents.<seconds>.<host>.<pid> in `folder`, which is made too. Throws files::FileError.
+  // Creates `folder` and the file events.out.tfevents.<seconds>.<host>.<pid> in it. Throws files::FileError.
   explicit TensorBoardFile(const std::filesystem::path& folder);
+  // Creates the file `path`; `wall_time` is the time of its first record. Throws files::FileError.
+  TensorBoardFile(std::filesystem::path path, double wall_time);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  // `wall_time` in seconds since 1970. Reaches the file at once, so that TensorBoard shows it while the run goes on.
+  // `wall_time` is in seconds since 1970. Flushes the file, so that TensorBoard shows the value during the run. Throws
+  // files::FileError.
   void add_scalar(std::string_view tag, std::int64_t step, float value, double wall_time);
-  // For a run that goes on: TensorBoard forgets what earlier files of the folder have of this step and later ones.
-  void forget_from(std::int64_t step, double wall_time);
+  // Marks a resumed run: TensorBoard discards values of `step` and later from earlier files of the folder. Throws
+  // files::FileError.
+  void restart_at(std::int64_t step, double wall_time);
 
  private:
   void write_record(const std::string& data);
@@ -29,7 +34,7 @@ class TensorBoardFile {
   std::ofstream stream_;
 };
 
-// Castagnoli's CRC-32, as TFRecords, iSCSI and ext4 use it.
+// CRC-32C (Castagnoli), the checksum of TFRecords.
 [[nodiscard]] std::uint32_t crc32c(std::string_view data) noexcept;
 
 }  // namespace weft::trace

@@ -1,4 +1,4 @@
-// The time of day, as files that people read later carry it.
+// Wall-clock time for files.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-"""What programs around a LayerParallel network need."""
+"""Utilities for programs that use LayerParallel."""
 
 from . import data_parallel, functional
 from .context_timer import ContextTimer, ContextTimerManager

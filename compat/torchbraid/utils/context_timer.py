@@ -1,4 +1,4 @@
-"""Named timers, as contexts."""
+"""Named timers that are context managers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ContextTimer:
         self._since = None
 
     def add(self, seconds: float) -> None:
-        """A measurement that was made elsewhere."""
+        """Adds a measurement in seconds."""
         self._times.append(seconds)
 
     def __enter__(self) -> ContextTimer:
@@ -46,7 +46,7 @@ class ContextTimer:
         return self._name
 
     def getTimes(self) -> list[float]:
-        """Seconds, one for each measurement."""
+        """Returns the measurements in seconds."""
         return self._times
 
 
@@ -57,14 +57,14 @@ class ContextTimerManager:
         self._timers: dict[str, ContextTimer] = {}
 
     def timer(self, name: str) -> ContextTimer:
-        """The timer of that name, made at the first call."""
+        """Returns the timer of that name; creates it on the first call."""
         return self._timers.setdefault(name, ContextTimer(name))
 
     def getTimers(self) -> dict[str, ContextTimer]:
         return self._timers
 
     def getResultString(self) -> str:
-        """A table: how often, and total, mean and standard deviation in seconds."""
+        """Returns a table with count, and total, mean and standard deviation in seconds."""
         lines = [f"{'timer':<40}{'count':>8}{'total':>14}{'mean':>14}{'stddev':>14}"]
         for name, timer in sorted(self._timers.items()):
             times = timer.getTimes()

@@ -1,4 +1,4 @@
-"""Data parallelism around layer parallelism: communicators, shares of a data set, averaged gradients."""
+"""Data parallelism combined with layer parallelism: communicators, partitions of a data set, averaged gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.data import Subset
 
 
 def split_communicator(comm: Any, splitting: int) -> tuple[Any, Any]:
-    """Collective. (data-parallel, layer-parallel) communicators of this rank; ``splitting`` ranks are data-parallel.
+    """Collective. Returns this rank's (data-parallel, layer-parallel) communicators; ``splitting`` ranks per former.
 
     Rank r is in the data-parallel group r // splitting and in the layer-parallel group r % splitting.
     """
@@ -39,17 +39,17 @@ def average_gradients(params: nn.Module | Iterable[torch.Tensor], comm: Any) -> 
 
 
 class Partition(Subset[Any]):
-    """A part of a data set: torch's own kind, under torchbraid's name."""
+    """torch's Subset under torchbraid's name."""
 
 
 class Partioner:
-    """Shuffles a data set by a seed and deals it out to ``procs`` ranks, a batch at a time."""
+    """Shuffles a data set with a seed and distributes it to ``procs`` ranks, one batch at a time."""
 
     def __init__(self, data: Sequence[Any], procs: int, seed: int = 42, batch_size: int = 1) -> None:
-        import numpy  # torch can do without, and so can the rest of this package
+        import numpy  # optional: only this class needs it
 
         self.data = data
-        order = numpy.random.RandomState(seed).permutation(len(data)).tolist()  # not the user's own random numbers
+        order = numpy.random.RandomState(seed).permutation(len(data)).tolist()  # independent of the global random state
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
         self.partitions: list[list[int]] = [
             [index for batch in batches[rank::procs] for index in batch] for rank in range(procs)

@@ -1,4 +1,4 @@
-"""Which device a rank works on."""
+"""Selects the device of a rank."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 def getDevice(comm: Any) -> tuple[torch.device, torch.device]:
-    """Collective. (device, host): a GPU of its own for each rank if every node has enough, else the CPU for all."""
+    """Collective. Returns (device, host): one GPU per rank if every node has enough, otherwise the CPU for all."""
     host = torch.device("cpu")
     if comm.Get_size() == 1:
         return (torch.device("cuda", 0) if torch.cuda.is_available() else host), host

@@ -1,4 +1,4 @@
-"""Several tensors in one flat one."""
+"""Packs tensors into one flat tensor."""
 
 from collections.abc import Sequence
 
@@ -11,18 +11,18 @@ def _as_list(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
 
 
 def buffer_size(tensors: Tensor | Sequence[Tensor]) -> int:
-    """How many elements there are in all."""
+    """Returns the total number of elements."""
     return sum(tensor.numel() for tensor in _as_list(tensors))
 
 
 def pack_buffer(tensors: Tensor | Sequence[Tensor]) -> Tensor:
-    """A copy of all elements in a row."""
+    """Returns a flat copy of all elements."""
     return torch.cat([tensor.detach().reshape(-1) for tensor in _as_list(tensors)])
 
 
 @torch.no_grad()
 def unpack_buffer(tensors: Tensor | Sequence[Tensor], buffer: Tensor) -> None:
-    """Writes a packed buffer back into tensors of the shapes that it was made of."""
+    """Copies a packed buffer into tensors of the original shapes. Raises ValueError if the size differs."""
     targets = _as_list(tensors)
     if buffer.dim() != 1 or buffer.numel() != buffer_size(targets):
         raise ValueError(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class _WithValue(torch.autograd.Function):
-    """Another value for the same gradient."""
+    """Returns ``value`` with the gradient of ``x``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, value: float) -> Tensor:
@@ -20,7 +20,7 @@ class _WithValue(torch.autograd.Function):
 
 
 def l2_reg(module: nn.Module, comm: Any = None) -> Tensor:
-    """The sum of all parameters' squares; with an mpi4py communicator, of all its ranks' parameters (collective).
+    """Returns the sum of squares of all parameters; with an mpi4py communicator (collective), over all its ranks.
 
     The gradient on each rank is that of its own parameters. The value is summed exactly and rounded once, so that it is
     the same for any split of the network.

@@ -1,4 +1,4 @@
-"""Initial guesses for the forward solve, from what earlier batches looked like."""
+"""Initial guesses for the forward solve, from the states of earlier batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Classes = Tensor | Sequence[int]
 
 
 class MeanInitialGuessStorage:
-    """For every time and class a running mean of states, in which a new batch has the weight ``average_weight``."""
+    """Running mean of states per time and class; a new batch has the weight ``average_weight``."""
 
     def __init__(self, class_count: int, average_weight: float) -> None:
         assert class_count > 0, f"expected at least one class, got {class_count}"
@@ -22,14 +22,14 @@ class MeanInitialGuessStorage:
         self.state_map: dict[float, list[Tensor]] = {}
 
     def addState(self, t: float, state: State, classes: Classes) -> None:
-        """Adds a batch, whose samples are of the given classes, at a time."""
+        """Adds the states of a batch at ``t``; ``classes`` are those of its samples."""
         if t in self.state_map:
             self._average(self.state_map[t], state, classes, self.average_weight)
         else:
             self.state_map[t] = self._initialize(state, classes, self.average_weight)
 
     def getState(self, t: float, classes: Classes) -> tuple[Tensor, ...]:
-        """The means at a time, one for each sample of a batch of these classes."""
+        """Returns the means at ``t`` for a batch of these classes."""
         index = torch.as_tensor(classes, dtype=torch.long)
         return tuple(mean[index.to(mean.device)] for mean in self.state_map[t])
 
@@ -43,7 +43,7 @@ class MeanInitialGuessStorage:
 
     @torch.no_grad()
     def _average(self, means: list[Tensor], state: State, classes: Classes, average_weight: float) -> None:
-        """In place. Classes that the batch does not have stay as they are."""
+        """Updates the means in place; classes without samples keep theirs."""
         index = torch.as_tensor(classes, dtype=torch.long)
         counts = torch.bincount(index.cpu(), minlength=self.class_count)
         for mean, batch in zip(means, _tensors(state), strict=True):

@@ -1,14 +1,14 @@
-"""Layers that torchbraid needs special versions of. weft does not: torch's own are right inside a network."""
+"""Layers that have special versions in torchbraid. weft uses those of torch."""
 
 from torch import nn
 
 
 class LPBatchNorm2d(nn.BatchNorm2d):
-    """nn.BatchNorm2d, with torchbraid's arguments. Running statistics are updated once in a pass, by its last sweep."""
+    """nn.BatchNorm2d, with torchbraid's arguments. The last sweep of a pass updates running statistics once."""
 
     def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__(channels, eps=eps, momentum=momentum)
 
 
 class LPDropout(nn.Dropout):
-    """nn.Dropout: the same mask throughout a pass, forward and backward, and another one in the next."""
+    """nn.Dropout. The mask is constant during a pass, forward and backward, and changes between passes."""

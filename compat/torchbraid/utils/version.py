@@ -1,8 +1,8 @@
-"""Which library this is."""
+"""Version of the library."""
 
 import weft
 
 
 def git_rev() -> str:
-    """torchbraid's revision; here, weft's version."""
+    """Returns weft's version; torchbraid returns its git revision."""
     return f"weft {weft.__version__}"

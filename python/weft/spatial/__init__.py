@@ -2,21 +2,111 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from .. import _renamed
 from . import elementwise, functional
 from .flat import FlatTiles
-from .layers import *  # noqa: F403
-from .layers import __all__ as _layers
+from .layers import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    ContrastNorm,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    CrossEntropyLoss,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    L2Pool,
+    LayerNorm,
+    LocalDefilter,
+    LocalFilter,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    MSELoss,
+    TileLinear,
+    Upsample,
+)
 from .parallel import SplitNetwork, parallelize
-from .tensor import DistTensor, Grid, Layout
+from .tensor import DistTensor, Layout, RankGrid
 
 __all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "ContrastNorm",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "CrossEntropyLoss",
     "DistTensor",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
     "FlatTiles",
-    "Grid",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "L2Pool",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
+    "LayerNorm",
     "Layout",
+    "LocalDefilter",
+    "LocalFilter",
+    "MSELoss",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "RankGrid",
     "SplitNetwork",
+    "TileLinear",
+    "Upsample",
     "elementwise",
     "functional",
     "parallelize",
-    *_layers,
 ]
+
+_RENAMED = {"Grid": ("weft.spatial", "RankGrid")}
+
+
+def __getattr__(name: str) -> Any:
+    return _renamed.resolve("weft.spatial", name, _RENAMED)

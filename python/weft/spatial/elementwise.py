@@ -1,4 +1,4 @@
-"""torch's functions that tiles compute by themselves: elementwise ones, and those along dimensions that are whole."""
+"""Handlers for torch functions that need no other tiles: elementwise, or along dimensions that are not tiled."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ ALONG = "softmax log_softmax softmin".split()
 
 
 def reference(args: Sequence[Any]) -> DistTensor:
-    """The first operand in tiles: the others follow its layout."""
+    """Returns the first operand in tiles; the other operands are converted to its layout."""
     for arg in args:
         if isinstance(arg, DistTensor):
             return arg
-    raise TypeError("weft: expected a tensor in tiles")
+    raise TypeError("weft: expected at least one DistTensor among the arguments")
 
 
 def aligned(arg: Any, like: DistTensor) -> Any:
-    """An operand as this rank's elementwise function needs it."""
+    """Returns this rank's part of an operand of an elementwise function."""
     if isinstance(arg, DistTensor):
         if arg.layout.shape != like.layout.shape:
-            raise ValueError(f"weft: cannot combine tiles of {arg.layout.shape} and of {like.layout.shape}")
+            raise ValueError(
+                f"weft: cannot combine tiles of different fields: {arg.layout.shape} and {like.layout.shape}"
+            )
         return arg.repartition(like.layout).local
     if not isinstance(arg, Tensor) or (arg.dim() == 0 and not arg.requires_grad):
         return arg
@@ -42,7 +44,7 @@ def aligned(arg: Any, like: DistTensor) -> Any:
         return DistTensor.retile(arg, like.layout).local
     if any(n > 1 for n in arg.shape[-like.layout.dims :]):
         raise ValueError(f"weft: cannot combine a tensor of {tuple(arg.shape)} with tiles of {like.layout.shape}")
-    # One number for many cells, the same on all ranks: every tile has a part in its gradient.
+    # One number for many cells, the same on all ranks: every tile contributes to its gradient.
     return call(torch.ops.weft.share, [arg], like.layout.grid.id)[0]
 
 
@@ -56,12 +58,14 @@ def elementwise(function: Callable[..., Any]) -> Callable[..., DistTensor]:
 
 
 def along(function: Callable[..., Any]) -> Callable[..., DistTensor]:
-    """Functions with a ``dim``, which must not be cut."""
+    """Adapts a function with a ``dim`` argument, which must not be a tiled dimension."""
 
     def apply(x: DistTensor, dim: int | None = None, *args: Any, **kwargs: Any) -> DistTensor:
         if dim is None or x.tiled(dim):
             name = getattr(function, "__name__", str(function))
-            raise NotImplementedError(f"weft: {name} along dimension {dim} of {x!r} would need all tiles")
+            raise NotImplementedError(
+                f"weft: {name} along dimension {dim} of {x!r} needs all tiles; apply it to x.whole()"
+            )
         return x.with_local(function(x.local, dim, *args, **kwargs))
 
     return apply
@@ -70,7 +74,7 @@ def along(function: Callable[..., Any]) -> Callable[..., DistTensor]:
 def concatenate(tensors: Sequence[Any], dim: int = 0, **kwargs: Any) -> DistTensor:
     like = reference(tensors)
     if like.tiled(kwargs.pop("axis", dim)):
-        raise NotImplementedError(f"weft: cat along dimension {dim} of {like!r}, which is cut into tiles")
+        raise NotImplementedError(f"weft: cat along dimension {dim} of {like!r} needs all tiles; apply it to x.whole()")
     return like.with_local(torch.cat([aligned(x, like) for x in tensors], dim))
 
 

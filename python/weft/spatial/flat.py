@@ -1,4 +1,4 @@
-"""Tiles that were flattened: a vector of which each rank holds the numbers of its tile."""
+"""Flattened tiles: a vector of which each rank holds the values of its tile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ELEMENTWISE = {getattr(F, name) for name in ACTIVATIONS} | {
 
 
 class FlatTiles:
-    """What flatten(x, 1) of a DistTensor gives. Elementwise functions and TileLinear take it; others need whole()."""
+    """The result of flatten(x, 1) of a DistTensor. Elementwise functions and TileLinear accept it."""
 
     __slots__ = ("tiles",)
 
@@ -47,7 +47,7 @@ class FlatTiles:
         return FlatTiles(tiles)
 
     def whole(self) -> Tensor:
-        """The whole vector on every rank; what is computed from it counts once."""
+        """Returns the whole vector on every rank. A loss that all ranks compute from it counts once. Collective."""
         return self.tiles.whole().flatten(1)
 
     @classmethod
@@ -62,7 +62,8 @@ class FlatTiles:
             return FlatTiles(HANDLERS[function](args[0].tiles, *args[1:], **(kwargs or {})))
         name = getattr(function, "__name__", str(function))
         raise NotImplementedError(
-            f"weft: '{name}' is not defined for flattened tiles. weft.spatial.TileLinear takes them; x.whole() gathers."
+            f"weft: '{name}' is not defined for flattened tiles. Pass them to weft.spatial.TileLinear, or gather them "
+            "with x.whole()."
         )
 
     def __repr__(self) -> str:
@@ -74,16 +75,18 @@ def flatten(x: DistTensor, start_dim: int = 0, end_dim: int = -1) -> FlatTiles |
         return FlatTiles(x)
     if end_dim % x.ndim < x.leading:
         return x.with_local(x.local.flatten(start_dim, end_dim))
-    raise NotImplementedError(f"weft: flatten of {x!r} from {start_dim} to {end_dim}; from 1 to the last is defined")
+    raise NotImplementedError(
+        f"weft: flatten of {x!r} from {start_dim} to {end_dim} is not supported; flatten from 1 to the last dimension"
+    )
 
 
 def view(x: DistTensor, *sizes: Any) -> FlatTiles:
-    """view(batch, -1), which is how many networks flatten."""
+    """Implements view(batch, -1), with which many networks flatten."""
     wanted = list(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else list(sizes)
     features = x.shape[1:].numel()
     if len(wanted) == 2 and wanted in ([x.shape[0], -1], [x.shape[0], features], [-1, features]):
         return FlatTiles(x)
-    raise NotImplementedError(f"weft: view{tuple(wanted)} of {x!r}; only view(batch, -1) is defined")
+    raise NotImplementedError(f"weft: view{tuple(wanted)} of {x!r} is not supported; use view(batch, -1)")
 
 
 HANDLERS.update(dict.fromkeys((torch.flatten, Tensor.flatten), flatten))

@@ -1,4 +1,4 @@
-"""Layers as functions on tensors in tiles. All are collective; weights are the same on all ranks."""
+"""Layers as functions on tensors in tiles. All are collective; weights must be the same on all ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Size = int | Sequence[int]
 
 
 def as_list(value: Size | None) -> list[int]:
-    """What the library takes for one or several numbers; an empty list for none."""
+    """Returns one or several numbers as a list; an empty list for None."""
     if value is None:
         return []
     return [value] if isinstance(value, int) else list(value)
@@ -35,7 +35,7 @@ def _same(x: DistTensor, op: Any, *arguments: Any) -> DistTensor:
 def paddings(
     padding: Size | str, kernel: Sequence[int], dilation: Size, stride: Size, dims: int
 ) -> tuple[list[int], list[int]]:
-    """Before and behind, in each dimension, as torch understands numbers, 'valid' and 'same'."""
+    """Returns the padding before and after, by dimension, for torch's numbers, 'valid' and 'same'."""
     if not isinstance(padding, str):
         return as_list(padding), []
     if padding == "valid":
@@ -43,7 +43,7 @@ def paddings(
     if padding != "same":
         raise ValueError(f"weft: expected padding 'valid', 'same' or numbers, got {padding!r}")
     if any(s != 1 for s in as_list(stride)):
-        raise ValueError("weft: padding 'same' expects stride 1")
+        raise ValueError("weft: padding='same' requires stride=1")
     spread = as_list(dilation) * (dims if isinstance(dilation, int) or len(as_list(dilation)) == 1 else 1)
     total = [d * (k - 1) for d, k in zip(spread, kernel, strict=True)]
     return [t // 2 for t in total], [t - t // 2 for t in total]
@@ -60,10 +60,10 @@ def conv(
     padding_mode: str = "zeros",
     edges: str = "auto",
 ) -> DistTensor:
-    """conv1d, conv2d and conv3d.
+    """Implements conv1d, conv2d and conv3d.
 
-    ``edges``: "apart" convolves the tile where it lies, while the halo travels, and its edges again when that has come;
-    "padded" copies the tile into a buffer with its halo; "auto" takes what is cheaper.
+    ``edges``: "apart" convolves the tile in place while the halo is in flight and then adds the halo's share; "padded"
+    copies the tile and its halo into one buffer; "auto" selects the cheaper one.
     """
     before, behind = paddings(padding, weight.shape[2:], dilation, stride, x.layout.dims)
     return _tiled(
@@ -91,7 +91,7 @@ def conv_transpose(
     groups: int = 1,
     dilation: Size = 1,
 ) -> DistTensor:
-    """conv_transpose1d, 2d and 3d."""
+    """Implements conv_transpose1d, 2d and 3d."""
     numbers = [as_list(value) for value in (stride, padding, output_padding, dilation)]
     return _tiled(x, _ops.tile_conv_transpose, weight, bias, *numbers, groups)
 
@@ -106,7 +106,7 @@ def max_pool(
     return_indices: bool = False,
 ) -> DistTensor:
     if return_indices:
-        raise NotImplementedError("weft: max_pool of tiles does not return indices")
+        raise NotImplementedError("weft: max_pool does not support return_indices=True on tiles")
     numbers = [as_list(value) for value in (kernel_size, stride, padding, dilation)]
     return _tiled(x, _ops.tile_max_pool, *numbers, ceil_mode)
 
@@ -127,7 +127,7 @@ def avg_pool(
 def lp_pool(
     x: DistTensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> DistTensor:
-    """The p-th root of the sum of p-th powers; its gradient at 0 is 0."""
+    """Returns the p-th root of the sum of p-th powers; its gradient at 0 is 0."""
     return _tiled(x, _ops.tile_lp_pool, float(norm_type), as_list(kernel_size), as_list(stride), ceil_mode)
 
 
@@ -141,7 +141,7 @@ def _adaptive_sizes(x: DistTensor, output_size: Any) -> list[int]:
 
 
 def adaptive_avg_pool(x: DistTensor, output_size: Any) -> DistTensor | Tensor:
-    """To ``output_size`` cells; with 1 in all dimensions a tensor that every rank holds whole, and that counts once."""
+    """Pools to ``output_size`` cells. If all sizes are 1, every rank gets the whole result; it counts once."""
     sizes = _adaptive_sizes(x, output_size)
     if all(n == 1 for n in sizes):
         return call(_ops.tile_global_avg_pool, x.local, x.layout.handle)
@@ -150,7 +150,7 @@ def adaptive_avg_pool(x: DistTensor, output_size: Any) -> DistTensor | Tensor:
 
 def adaptive_max_pool(x: DistTensor, output_size: Any, return_indices: bool = False) -> DistTensor | Tensor:
     if return_indices:
-        raise NotImplementedError("weft: adaptive_max_pool of tiles does not return indices")
+        raise NotImplementedError("weft: adaptive_max_pool does not support return_indices=True on tiles")
     sizes = _adaptive_sizes(x, output_size)
     if all(n == 1 for n in sizes):
         return call(_ops.tile_global_max_pool, x.local, x.layout.handle)
@@ -167,10 +167,10 @@ def interpolate(
     antialias: bool = False,
 ) -> DistTensor:
     if antialias:
-        raise NotImplementedError("weft: interpolation of tiles has no antialias")
+        raise NotImplementedError("weft: interpolate does not support antialias=True on tiles")
     dims = x.layout.dims
     if (size is None) == (scale_factor is None):
-        raise ValueError("weft: expected one of size and scale_factor")
+        raise ValueError("weft: interpolate: pass either size or scale_factor")
     if scale_factor is None:
         return _tiled(x, _ops.tile_interpolate, as_list(size), mode, bool(align_corners), None)
     scales = [float(scale_factor)] * dims if isinstance(scale_factor, int | float) else [float(s) for s in scale_factor]
@@ -189,7 +189,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> DistTensor:
-    """Statistics are those of all tiles."""
+    """Normalizes with the statistics of all tiles."""
     return _same(x, _ops.tile_batch_norm, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
@@ -210,28 +210,28 @@ def layer_norm(
 
 
 def dropout(x: DistTensor, p: float, seed: int, whole_channels: bool = False) -> DistTensor:
-    """The mask depends on the seed (the same on all ranks) and on a cell's place in the whole field."""
+    """Drops cells by the seed, which must be the same on all ranks, and by their position in the whole field."""
     return _same(x, _ops.tile_dropout, float(p), seed, whole_channels)
 
 
 def contrast_norm(x: DistTensor, kernel_size: Size) -> DistTensor:
-    """Local contrast normalisation over odd windows and all channels."""
+    """Normalizes the local contrast over odd windows and all channels."""
     return _same(x, _ops.tile_contrast_norm, as_list(kernel_size))
 
 
 def local_filter(x: DistTensor, weight: Tensor, stride: Size = 1, padding: Size = 0) -> DistTensor:
-    """Weights of their own at every place: [channels out, tile of outputs..., channels in, kernel...]."""
+    """Filters with weights for every position: [channels out, tile of outputs..., channels in, kernel...]."""
     return _tiled(x, _ops.tile_local_filter, weight, as_list(stride), as_list(padding))
 
 
 def local_defilter(y: DistTensor, weight: Tensor, inputs: Layout, stride: Size = 1, padding: Size = 0) -> DistTensor:
-    """The transpose of local_filter, back to the field that ``inputs`` describes."""
+    """Applies the transpose of local_filter, back to the field ``inputs``."""
     arguments = (y.local, y.layout.handle, weight, inputs.handle, as_list(stride), as_list(padding))
     return DistTensor(call(_ops.tile_local_defilter, *arguments), inputs)
 
 
 def linear(x: DistTensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Linear(flatten(x)) with this rank's columns of the weights, [outputs, channels, tile...]; whole on every rank."""
+    """Returns Linear(flatten(x)) on every rank. ``weight`` has this rank's columns, [outputs, channels, tile...]."""
     return call(_ops.tile_linear, x.local, x.layout.handle, weight, bias)
 
 
@@ -245,9 +245,11 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Dense classification; ``target`` holds class numbers in tiles. The same on every rank; it counts once."""
+    """Returns the loss of dense classification on every rank; it counts once. ``target`` holds class numbers."""
     if reduction not in ("mean", "sum"):
-        raise NotImplementedError(f"weft: cross_entropy of tiles has reductions mean and sum, not {reduction!r}")
+        raise NotImplementedError(
+            f"weft: cross_entropy of tiles supports the reductions mean and sum, not {reduction!r}"
+        )
     local = target.repartition(x.layout).local if isinstance(target, DistTensor) else target
     if not isinstance(target, DistTensor) and tuple(target.shape[1:]) == x.layout.shape:
         local = DistTensor.tile_of(target, x.layout).local
@@ -261,7 +263,7 @@ def mse_loss(x: DistTensor, target: DistTensor | Tensor, *_: Any, reduction: str
 
 
 def mean(x: DistTensor, dim: Any = None, keepdim: bool = False) -> Tensor | DistTensor:
-    """Over everything, over all tiled dimensions, or over dimensions that are whole."""
+    """Returns the mean over everything, over all tiled dimensions, or over dimensions that are not cut."""
     if dim is None:
         return x.mean_all()
     wanted = sorted(d % x.ndim for d in ([dim] if isinstance(dim, int) else dim))
@@ -271,7 +273,7 @@ def mean(x: DistTensor, dim: Any = None, keepdim: bool = False) -> Tensor | Dist
             return x.with_local(x.local.mean(wanted))
         return x.with_local(x.local.mean(wanted, keepdim))
     if len(tiled) != x.layout.dims or len(tiled) != len(wanted):
-        raise NotImplementedError(f"weft: mean over dimensions {dim} of {x!r}: expected all tiled ones, or none")
+        raise NotImplementedError(f"weft: mean of {x!r}: dim must name all tiled dimensions or none, got {dim}")
     pooled = call(_ops.tile_global_avg_pool, x.local, x.layout.handle)
     return pooled if keepdim else pooled.flatten(x.leading - 1 if x.leading else 0)
 

@@ -1,6 +1,6 @@
 """torch.nn's layers for tensors in tiles: the same constructors, the same parameters, the same state_dict.
 
-Each takes a DistTensor; given a plain tensor, which every rank then holds whole, it does what torch's does.
+Each layer takes a DistTensor. A plain tensor, which every rank must hold whole, is passed to torch's layer.
 """
 
 from __future__ import annotations
@@ -13,12 +13,6 @@ from torch import Tensor, nn
 from . import functional as S
 from .tensor import DistTensor, Layout, call
 
-__all__ = """AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
-AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d ContrastNorm Conv1d Conv2d Conv3d
-ConvTranspose1d ConvTranspose2d ConvTranspose3d CrossEntropyLoss Dropout Dropout1d Dropout2d Dropout3d GroupNorm
-InstanceNorm1d InstanceNorm2d InstanceNorm3d L2Pool LPPool1d LPPool2d LPPool3d LayerNorm LocalDefilter LocalFilter
-MaxPool1d MaxPool2d MaxPool3d MSELoss TileLinear Upsample""".split()
-
 
 class _Conv:
     def forward(self: Any, x: Any) -> Any:
@@ -28,16 +22,13 @@ class _Conv:
         return S.conv(x, self.weight, self.bias, *geometry)
 
 
-class Conv1d(_Conv, nn.Conv1d):
-    pass
+class Conv1d(_Conv, nn.Conv1d): ...
 
 
-class Conv2d(_Conv, nn.Conv2d):
-    pass
+class Conv2d(_Conv, nn.Conv2d): ...
 
 
-class Conv3d(_Conv, nn.Conv3d):
-    pass
+class Conv3d(_Conv, nn.Conv3d): ...
 
 
 class _ConvTranspose:
@@ -54,19 +45,16 @@ class _ConvTranspose:
         return S.conv_transpose(x, self.weight, self.bias, *geometry)
 
 
-class ConvTranspose1d(_ConvTranspose, nn.ConvTranspose1d):
-    pass
+class ConvTranspose1d(_ConvTranspose, nn.ConvTranspose1d): ...
 
 
-class ConvTranspose2d(_ConvTranspose, nn.ConvTranspose2d):
-    pass
+class ConvTranspose2d(_ConvTranspose, nn.ConvTranspose2d): ...
 
 
-class ConvTranspose3d(_ConvTranspose, nn.ConvTranspose3d):
-    pass
+class ConvTranspose3d(_ConvTranspose, nn.ConvTranspose3d): ...
 
 
-# torch's pooling layers hand everything to functions that tensors in tiles know.
+# torch's pooling layers call functions that support tensors in tiles.
 MaxPool1d, MaxPool2d, MaxPool3d = nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d
 AvgPool1d, AvgPool2d, AvgPool3d = nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d
 LPPool1d, LPPool2d, LPPool3d = nn.LPPool1d, nn.LPPool2d, nn.LPPool3d
@@ -78,7 +66,7 @@ CrossEntropyLoss, MSELoss = nn.CrossEntropyLoss, nn.MSELoss
 
 
 class L2Pool(nn.Module):
-    """The root of the sum of squares in each window; its gradient at 0 is 0."""
+    """The square root of the sum of squares in each window; its gradient at 0 is 0."""
 
     def __init__(self, kernel_size: S.Size, stride: S.Size | None = None, ceil_mode: bool = False) -> None:
         super().__init__()
@@ -104,16 +92,13 @@ class _BatchNorm:
         return S.batch_norm(x, mean, var, self.weight, self.bias, training, average, self.eps)
 
 
-class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
-    pass
+class BatchNorm1d(_BatchNorm, nn.BatchNorm1d): ...
 
 
-class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
-    pass
+class BatchNorm2d(_BatchNorm, nn.BatchNorm2d): ...
 
 
-class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
-    pass
+class BatchNorm3d(_BatchNorm, nn.BatchNorm3d): ...
 
 
 class _InstanceNorm:
@@ -121,32 +106,29 @@ class _InstanceNorm:
         if not isinstance(x, DistTensor):
             return super().forward(x)  # type: ignore[misc]
         if self.track_running_stats:
-            raise NotImplementedError("weft: instance normalisation of tiles does not track running statistics")
+            raise NotImplementedError("weft: instance normalization does not support track_running_stats=True on tiles")
         return S.group_norm(x, x.shape[1], self.weight, self.bias, self.eps)
 
 
-class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
-    pass
+class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d): ...
 
 
-class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
-    pass
+class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d): ...
 
 
-class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
-    pass
+class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d): ...
 
 
 class _Dropout:
-    """The same mask whatever the split, also of tensors that all ranks hold whole.
+    """Dropout with masks that do not depend on the split, also for tensors that all ranks hold whole.
 
-    Masks follow from a seed, drawn by rank 0 from torch's generator at the first call, and the number of the call.
+    Masks derive from a seed, which rank 0 draws from torch's generator at the first call, and the number of the call.
     """
 
     whole_channels = False
     seed: int | None = None
     calls = 0
-    comm: Any = None  # where plain tensors ask for the seed; parallelize sets it
+    comm: Any = None  # communicator that draws the seed for plain tensors; parallelize sets it
 
     def forward(self: Any, x: Any) -> Any:
         if not self.training or self.p == 0:
@@ -157,7 +139,7 @@ class _Dropout:
         if self.seed is None:
             self.draw_seed(self.comm if isinstance(x, Tensor) else x.layout.grid.id)
         self.calls += 1
-        seed = self.seed + 7919 * self.calls
+        seed = torch.ops.weft.dropout_mask_seed(self.seed, self.calls)
         if isinstance(x, DistTensor):
             return S.dropout(x, self.p, seed, self.whole_channels)
         if not isinstance(x, Tensor):
@@ -165,12 +147,10 @@ class _Dropout:
         return call(torch.ops.weft.seeded_dropout, x, float(self.p), seed)
 
     def draw_seed(self: Any, comm: int | None) -> None:
-        mine = torch.randint(2**60, (1,))
-        self.seed = int(mine if comm is None else call(torch.ops.weft.broadcast, mine, 0, comm))
+        self.seed = call(torch.ops.weft.draw_dropout_seed, comm)
 
 
-class Dropout(_Dropout, nn.Dropout):
-    pass
+class Dropout(_Dropout, nn.Dropout): ...
 
 
 class Dropout1d(_Dropout, nn.Dropout1d):
@@ -186,7 +166,7 @@ class Dropout3d(_Dropout, nn.Dropout3d):
 
 
 class ContrastNorm(nn.Module):
-    """Local contrast normalisation over odd windows and all channels."""
+    """Local contrast normalization over odd windows and all channels."""
 
     def __init__(self, kernel_size: S.Size) -> None:
         super().__init__()
@@ -201,10 +181,10 @@ def _tile_of_places(whole: Tensor, outputs: Layout) -> Tensor:
 
 
 class _Filter(nn.Module):
-    """Weights [channels out, outputs..., channels in, kernel...], of which a rank holds those of its tile.
+    """A layer with weights [channels out, outputs..., channels in, kernel...]; each rank holds those of its tile.
 
-    They are drawn in full from torch's generator and then cut, so that a split run begins like an unsplit one when
-    all ranks have the same seed.
+    Every rank draws all weights from torch's generator and keeps its part. If all ranks have the same seed, a split run
+    starts like an unsplit one.
     """
 
     def __init__(
@@ -227,20 +207,20 @@ class _Filter(nn.Module):
 
     @torch.no_grad()
     def normalize(self) -> None:
-        """Every filter to length 1."""
+        """Scales every filter to length 1."""
         flat = self.weight.flatten(1 + self.inputs.dims)
         self.weight.div_(flat.norm(dim=-1).clamp_min(1e-30)[(..., *[None] * (1 + self.inputs.dims))])
 
 
 class LocalFilter(_Filter):
-    """A filter of its own for every output."""
+    """A separate filter for every output."""
 
     def forward(self, x: DistTensor) -> DistTensor:
         return S.local_filter(x, self.weight, self.stride, self.padding)
 
 
 class LocalDefilter(_Filter):
-    """From a LocalFilter's outputs back to its inputs; ``tie`` shares the filter's weights."""
+    """Maps a LocalFilter's outputs back to its inputs; ``tie`` shares the filter's weights."""
 
     def tie(self, encoder: LocalFilter) -> LocalDefilter:
         self.weight = encoder.weight
@@ -251,10 +231,10 @@ class LocalDefilter(_Filter):
 
 
 class TileLinear(nn.Module):
-    """Linear(flatten(x)) whose weights are cut like the field: this rank holds the columns of its tile.
+    """Linear(flatten(x)) with weights split like the field: each rank holds the columns of its tile.
 
-    ``state_dict`` has the rank's part; ``load_state_dict`` also takes the unsplit layer's weight, and ``whole_weight``
-    (collective) gives it.
+    ``state_dict`` has the rank's part. ``load_state_dict`` also accepts the weight of the unsplit layer, and
+    ``whole_weight`` (collective) returns it.
     """
 
     def __init__(self, channels: int, layout: Layout, out_features: int, bias: bool = True) -> None:

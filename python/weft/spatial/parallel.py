@@ -1,4 +1,4 @@
-"""parallelize: an unmodified network, split over tiles of its input."""
+"""parallelize: splits an unmodified network over tiles of its input."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch import Tensor, fx, nn
 from ..mesh import Mesh
 from . import layers, regions
 from .flat import FlatTiles
-from .tensor import DistTensor, Grid, Layout, call
+from .tensor import DistTensor, Layout, RankGrid, call
 from .traffic import Traffic, TrafficWatch
 
 __all__ = ["SplitNetwork", "parallelize"]
 
-# Layers whose class decides; the others hand their tensors to functions that know tiles.
+# Layers that parallelize replaces; other layers call functions that support tiles.
 _SWAPPED = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d BatchNorm3d
 InstanceNorm1d InstanceNorm2d InstanceNorm3d Dropout Dropout1d Dropout2d Dropout3d""".split()
 SWAPS: dict[type, Any] = {getattr(nn, name): getattr(layers, name) for name in _SWAPPED}
 
 
 class Tiles(nn.Module):
-    """The entrance: a whole tensor that every rank holds, or this rank's tile, as a tensor in tiles."""
+    """Converts the input, a whole tensor or this rank's tile, to a tensor in tiles."""
 
     def __init__(self, layout: Layout) -> None:
         super().__init__()
@@ -40,13 +40,13 @@ class Tiles(nn.Module):
         if tail == self.layout.tile_sizes():
             return DistTensor(x, self.layout)
         raise ValueError(
-            f"weft: this network was split for inputs of {self.layout.shape}; expected a tensor that ends in these "
-            f"sizes, or in those of this rank's tile, {self.layout.tile_sizes()}; got {tuple(x.shape)}"
+            f"weft: this network was split for inputs of {self.layout.shape}; expected a tensor whose last sizes are "
+            f"these or those of this rank's tile, {self.layout.tile_sizes()}; got {tuple(x.shape)}"
         )
 
 
 class Whole(nn.Module):
-    """Where tiles end: every rank goes on with the whole tensor."""
+    """Gathers tiles; from here on every rank computes on the whole tensor."""
 
     def forward(self, x: Any) -> Tensor:
         return x.whole() if isinstance(x, DistTensor | FlatTiles) else x
@@ -54,7 +54,7 @@ class Whole(nn.Module):
 
 @dataclass
 class Row:
-    """What explain() tells of one step."""
+    """A row of explain()."""
 
     name: str
     kind: str
@@ -65,14 +65,14 @@ class Row:
 
 
 class SplitNetwork(fx.GraphModule):
-    """A network on tiles. Its parameters have the names of the unsplit one's."""
+    """A network on tiles. Its parameters have the names of the unsplit network's."""
 
     rows: list[Row]
-    grid: Grid
-    keys: list[str]  # of the unsplit network's state, in its order
+    grid: RankGrid
+    keys: list[str]  # of the unsplit network's state, in order
 
     def explain(self) -> str:
-        """A table of layers, tiles and communication on this rank, for the batch given; rank 0 prints it."""
+        """Returns a table of layers, tiles and communication on this rank for the given batch; rank 0 prints it."""
         lines = [f"{'layer':28} {'kind':18} {'result':34} {'halo':>10} {'reduced':>10} {'gradients':>10}  note"]
         for row in self.rows:
             numbers = (row.traffic.halo_bytes, row.traffic.reduced_bytes, row.weight_bytes)
@@ -84,7 +84,7 @@ class SplitNetwork(fx.GraphModule):
         return table
 
     def whole_state_dict(self) -> dict[str, Tensor]:
-        """The state of the unsplit network, on every rank. Collective where a linear layer is split."""
+        """Returns the state of the unsplit network on every rank. Collective if a linear layer is split."""
         state = dict(self.state_dict())
         for name, module in self.named_modules():
             if isinstance(module, layers.TileLinear):
@@ -100,21 +100,21 @@ def _readable(n: int) -> str:
 
 def parallelize(
     net: nn.Module,
-    grid: Grid | Mesh | Sequence[int],
+    grid: RankGrid | Mesh | Sequence[int],
     input_shape: Sequence[int],
     smallest_tile: int = 1,
     halo_regions: regions.Regions = False,
 ) -> SplitNetwork:
-    """``net`` with its input cut into tiles over ``grid``. Collective; rank 0's weights count.
+    """Returns ``net`` with its input cut into tiles over ``grid``. All ranks get rank 0's weights. Collective.
 
-    ``input_shape`` is that of the whole input, [batch, channels, ...] or [channels, ...]; a later batch may be another.
-    Layers are swapped, not changed: parameters are those of ``net`` and keep their names. Where a tile would have fewer
-    cells than ``smallest_tile`` along a dimension that is cut, the tensor is gathered and every rank goes on alike. A
-    linear layer behind flatten is split by its inputs. Whatever cannot be split is refused by name.
+    ``input_shape`` is the shape of the whole input, [batch, channels, ...] or [channels, ...]; later batches may have
+    another size. The network keeps the parameters of ``net`` and their names. If a tile would have fewer cells than
+    ``smallest_tile`` along a dimension that is cut, the tensor is gathered and every rank computes on all of it. A
+    linear layer after flatten is split by its inputs. Raises NotImplementedError for a layer that cannot be split.
 
-    ``halo_regions``: consecutive convolutions, activations and max poolings share one wider exchange. True: wherever
-    they can; "auto": where that was faster when measured now, forward, with ``input_shape``; or the names of each
-    region's layers, as in ``[["conv1", "relu1", "conv2"]]``.
+    ``halo_regions``: consecutive convolutions, activations and max poolings share one wider exchange. True: all that
+    can; "auto": those whose forward pass with ``input_shape`` is measured to be faster; or the names of each region's
+    layers, such as ``[["conv1", "relu1", "conv2"]]``.
     """
     tiles = _grid_of(grid)
     dims = len(tiles.extents)
@@ -122,7 +122,10 @@ def parallelize(
     if len(shape) == dims + 1:
         shape.insert(0, 1)
     if len(shape) != dims + 2:
-        raise ValueError(f"weft: a grid of {dims} dimensions expects an input [batch, channels, ...] of {dims + 2}")
+        raise ValueError(
+            f"weft: parallelize: expected input_shape to have {dims + 2} sizes [batch, channels, ...] for a grid of "
+            f"{dims} dimensions, got {list(input_shape)}"
+        )
     network = _traced(net)
     network.grid, network.keys = tiles, list(net.state_dict())
     _swap_layers(network, tiles)
@@ -135,16 +138,19 @@ def parallelize(
     return network
 
 
-def _grid_of(grid: Grid | Mesh | Sequence[int]) -> Grid:
-    if isinstance(grid, Grid):
+def _grid_of(grid: RankGrid | Mesh | Sequence[int]) -> RankGrid:
+    if isinstance(grid, RankGrid):
         return grid
     if isinstance(grid, Mesh):
         axes = [name for name in ("depth", "height", "width") if name in grid.shape]
         axes = axes if len(axes) < 3 or grid.shape["depth"] > 1 else axes[1:]
         if not axes:
-            raise ValueError("weft: expected a mesh with axes height and width (and depth for volumes)")
-        return Grid(*(grid.shape[name] for name in axes), comm=grid.comm(*axes))
-    return Grid(*grid)
+            raise ValueError(
+                "weft: parallelize: the mesh must have axes named height and width, and depth for volumes; "
+                f"got {', '.join(grid.shape)}"
+            )
+        return RankGrid(*(grid.shape[name] for name in axes), comm=grid.comm(*axes))
+    return RankGrid(*grid)
 
 
 def _traced(net: nn.Module) -> SplitNetwork:
@@ -158,7 +164,7 @@ def _traced(net: nn.Module) -> SplitNetwork:
     return SplitNetwork(net, graph, "SplitNetwork")
 
 
-def _swap_layers(network: SplitNetwork, grid: Grid) -> None:
+def _swap_layers(network: SplitNetwork, grid: RankGrid) -> None:
     for name, module in list(network.named_modules()):
         swap = SWAPS.get(type(module))
         if swap is None:
@@ -174,7 +180,7 @@ def _add_entrance(network: SplitNetwork, layout: Layout) -> None:
     entrances = [node for node in network.graph.nodes if node.op == "placeholder"]
     if len(entrances) != 1:
         names = ", ".join(node.name for node in entrances)
-        raise NotImplementedError(f"weft: parallelize expects a network with one input, this one has {names}")
+        raise NotImplementedError(f"weft: parallelize supports only networks with one input, got inputs: {names}")
     network.add_module("_tiles", Tiles(layout))
     with network.graph.inserting_after(entrances[0]):
         entrance = network.graph.call_module("_tiles", (entrances[0],))
@@ -183,7 +189,7 @@ def _add_entrance(network: SplitNetwork, layout: Layout) -> None:
 
 
 class _Propagation(fx.Interpreter):
-    """Runs the network on tensors without data: tiles, traffic, and what has to be gathered or split."""
+    """Runs the network on meta tensors to find tiles, traffic, and the layers to gather or split."""
 
     def __init__(self, network: SplitNetwork, smallest_tile: int) -> None:
         without_data = copy.deepcopy(_Holder(network)).network.to("meta")
@@ -192,7 +198,7 @@ class _Propagation(fx.Interpreter):
         self.rows: list[Row] = []
         self.gathered: list[str] = []
         self.linears: dict[str, tuple[int, Layout]] = {}
-        self.layouts: dict[str, Layout] = {}  # of the nodes whose results are tiles
+        self.layouts: dict[str, Layout] = {}  # by name of the nodes whose results are tiles
         self.tile_shapes: dict[str, tuple[int, ...]] = {}
 
     def planned(self, x: Tensor) -> _Propagation:
@@ -220,7 +226,7 @@ class _Propagation(fx.Interpreter):
             if isinstance(x, FlatTiles):
                 return self._split_linear(n, module, x), "weights split"
             if isinstance(x, DistTensor):
-                raise NotImplementedError("a linear layer along a dimension of tiles; flatten first")
+                raise NotImplementedError("its input is in tiles; flatten it first")
         result = super().run_node(n)
         if isinstance(result, DistTensor) and self._too_small(result.layout) and n.op != "output":
             self.gathered.append(n.name)
@@ -230,7 +236,7 @@ class _Propagation(fx.Interpreter):
     def _split_linear(self, n: fx.Node, module: nn.Linear, x: FlatTiles) -> Tensor:
         name, plan = str(n.target), (x.tiles.shape[1], x.layout)
         if self.linears.setdefault(name, plan)[1] != x.layout:
-            raise NotImplementedError("a linear layer that is used on tiles of different sizes")
+            raise NotImplementedError("it is used on inputs with different tiles; use a separate layer for each")
         part = torch.empty(x.shape[0], module.out_features, device="meta", dtype=x.local.dtype)
         return call(torch.ops.weft.all_reduce, part, "sum", x.layout.grid.id)
 
@@ -247,7 +253,7 @@ class _Propagation(fx.Interpreter):
 
 
 class _Holder(nn.Module):
-    """Lets deepcopy reach the network's weights but not its grid and layouts, which are not copied."""
+    """Makes deepcopy copy the network's weights but share its grid and layouts."""
 
     def __init__(self, network: SplitNetwork) -> None:
         super().__init__()
@@ -275,7 +281,7 @@ def _describe(result: Any) -> str:
 
 
 def _apply(plan: _Propagation, network: SplitNetwork) -> None:
-    """Gathers and split linear layers, where the propagation found that they are needed."""
+    """Inserts the gathers and the split linear layers that the propagation found."""
     network.rows = plan.rows
     for name, (channels, layout) in plan.linears.items():
         linear = network.get_submodule(name)
@@ -292,12 +298,12 @@ def _apply(plan: _Propagation, network: SplitNetwork) -> None:
 
 
 def _share_exchanges(plan: _Propagation, network: SplitNetwork, wanted: regions.Regions) -> None:
-    """Layers of a halo region exchange once, before the first of them. The propagation saw each exchange by itself."""
+    """Inserts halo regions, which exchange once before their first layer, and corrects the traffic in the table."""
     for node in network.graph.nodes:
         if node.name in plan.tile_shapes:
             node.meta["tile_shape"] = plan.tile_shapes[node.name]
     rows = {row.name: row for row in network.rows}
-    for number, (nodes, region) in enumerate(regions.chains(network, plan.layouts, wanted)):
+    for number, (nodes, region) in enumerate(regions.placed(network, plan.layouts, wanted)):
         shared = regions.traffic(region, nodes[0].args[0].meta["tile_shape"])  # type: ignore[union-attr]
         for i, node in enumerate(nodes):
             row = rows[str(node.target)]
@@ -307,7 +313,7 @@ def _share_exchanges(plan: _Propagation, network: SplitNetwork, wanted: regions.
 
 
 @torch.no_grad()
-def _send_weights(network: SplitNetwork, grid: Grid) -> None:
-    """Rank 0's to everybody."""
+def _send_weights(network: SplitNetwork, grid: RankGrid) -> None:
+    """Sends rank 0's weights to all ranks."""
     for tensor in [*network.parameters(), *network.buffers()]:
         tensor.copy_(call(torch.ops.weft.broadcast, tensor, 0, grid.id))

@@ -1,4 +1,4 @@
-"""Tensors in tiles: the grid of ranks, which rank holds which box, and the tensor itself."""
+"""Tensors in tiles: the grid of ranks, the layout of tiles, and the tensor itself."""
 
 from __future__ import annotations
 
@@ -9,29 +9,25 @@ import torch
 from torch import Tensor
 
 from ..communicator import Communicator, world
-from ..errors import reraise
 
-__all__ = ["DistTensor", "Grid", "Layout"]
+__all__ = ["DistTensor", "Layout", "RankGrid"]
 
 _ops = torch.ops.weft
 
-# What torch's functions do with tiles: filled in by functional.py and elementwise.py.
+# Implementations of torch's functions for tiles; functional.py and elementwise.py register them.
 HANDLERS: dict[Any, Callable[..., Any]] = {}
 
 
 def call(op: Any, *arguments: Any) -> Any:
-    """An operation of the library, with weft's own exceptions."""
-    try:
-        return op(*arguments)
-    except RuntimeError as error:
-        reraise(error)
+    """Calls an operation of the library."""
+    return op(*arguments)
 
 
-class Grid:
-    """The ranks of ``comm`` (the world) as a grid of tiles, the last dimension running fastest. Collective.
+class RankGrid:
+    """The ranks of ``comm`` (default: the world) as a grid of tiles; the last dimension varies fastest. Collective.
 
-    ``Grid(2, 3)`` cuts an image into two rows of three tiles, on 6 ranks; ``Grid(4)`` cuts a signal, ``Grid(4, 1)`` an
-    image into four strips.
+    ``RankGrid(2, 3)`` cuts an image into two rows of three tiles on 6 ranks. ``RankGrid(4)`` cuts a signal, and
+    ``RankGrid(4, 1)`` cuts an image into four strips.
     """
 
     def __init__(self, *extents: int, comm: Communicator | None = None) -> None:
@@ -40,12 +36,12 @@ class Grid:
 
     @property
     def comm(self) -> Communicator:
-        """The communicator that it was made from."""
+        """The communicator from which the grid was made."""
         return self._comm
 
     @property
     def id(self) -> int:
-        """The number of its own communicator, which the operations take."""
+        """The number of the grid's own communicator, which operations take as argument."""
         return self._grid.comm()
 
     @property
@@ -54,7 +50,7 @@ class Grid:
 
     @property
     def coordinates(self) -> tuple[int, ...]:
-        """This rank's place."""
+        """The position of this rank."""
         return tuple(self._grid.coordinates())
 
     @property
@@ -66,19 +62,19 @@ class Grid:
         return self._comm.size
 
     def __repr__(self) -> str:
-        return f"Grid({' x '.join(map(str, self.extents))}; this rank: {self.coordinates})"
+        return f"RankGrid({' x '.join(map(str, self.extents))}; this rank: {self.coordinates})"
 
 
 class Layout:
-    """How a field is cut into tiles: balanced, or into the ``parts`` given for each dimension (sizes, also 0)."""
+    """The tiles of a field: balanced, or of the sizes ``parts`` in each dimension, which may be 0."""
 
     __slots__ = ("grid", "handle")
 
     def __init__(
-        self, grid: Grid, shape: Sequence[int] | None = None, parts: Sequence[Sequence[int]] | None = None
+        self, grid: RankGrid, shape: Sequence[int] | None = None, parts: Sequence[Sequence[int]] | None = None
     ) -> None:
         if (shape is None) == (parts is None):
-            raise ValueError("weft: expected the shape of the field, or the sizes of its parts in each dimension")
+            raise ValueError("weft: Layout: pass either shape or parts")
         self.grid = grid
         if parts is not None:
             self.handle = call(_ops.layout_of, grid._grid, [list(sizes) for sizes in parts])
@@ -86,15 +82,15 @@ class Layout:
             self.handle = call(_ops.balanced_layout, grid._grid, list(shape or ()))
 
     @classmethod
-    def wrap(cls, handle: Any, grid: Grid) -> Layout:
-        """One that the library made."""
+    def wrap(cls, handle: Any, grid: RankGrid) -> Layout:
+        """Wraps a layout that the library made."""
         self = cls.__new__(cls)
         self.grid, self.handle = grid, handle
         return self
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole field."""
+        """The shape of the whole field."""
         return tuple(self.handle.shape())
 
     @property
@@ -102,12 +98,12 @@ class Layout:
         return len(self.grid.extents)
 
     def tile(self, rank: int | None = None) -> tuple[slice, ...]:
-        """The box of a rank (this one), to index the whole field with."""
+        """Returns the box of a rank (default: this one) as an index into the whole field."""
         bounds = self.handle.tile(self.grid.rank if rank is None else rank)
         return tuple(slice(bounds[i], bounds[i + 1]) for i in range(0, len(bounds), 2))
 
     def parts(self, dim: int) -> list[int]:
-        """The sizes along a dimension."""
+        """Returns the sizes of the tiles along a dimension."""
         return list(self.handle.parts(dim))
 
     def tile_sizes(self, rank: int | None = None) -> tuple[int, ...]:
@@ -127,8 +123,8 @@ class Layout:
 class DistTensor:
     """A tensor whose last dimensions are cut into tiles; this rank holds ``local``.
 
-    torch's functions work on it where they make sense for tiles: elementwise ones, concatenation and softmax along the
-    other dimensions, and all layers of weft.spatial. Others raise and are named.
+    It supports torch's elementwise functions, concatenation and softmax along the other dimensions, and all layers of
+    weft.spatial. Other functions raise an error that names them.
     """
 
     __slots__ = ("layout", "local")
@@ -139,39 +135,42 @@ class DistTensor:
 
     @classmethod
     def tile_of(cls, whole: Tensor, layout: Layout) -> DistTensor:
-        """This rank's tile of a tensor that every rank holds. No communication."""
+        """Returns this rank's tile of a tensor that every rank holds whole. No communication."""
         return cls(call(_ops.tile_of, whole, layout.handle), layout)
 
     @classmethod
     def scatter(cls, whole: Tensor | None, layout: Layout, root: int = 0) -> DistTensor:
-        """Tiles of the root's tensor; the other ranks need not pass any. Collective. Adjoint: gather."""
+        """Distributes the tiles of the root's tensor; other ranks may pass None. Collective. Adjoint: gather."""
         return cls(call(_ops.tile_scatter, whole, layout.handle, root), layout)
 
     @classmethod
     def retile(cls, whole: Tensor, layout: Layout) -> DistTensor:
-        """This rank's tile of what all ranks computed alike; in backward every rank gets the whole gradient."""
+        """Returns this rank's tile of a tensor that all ranks computed equally.
+
+        In backward every rank gets the whole gradient. Collective if gradients are required.
+        """
         return cls(call(_ops.retile, whole, layout.handle), layout)
 
     def all_gather(self) -> Tensor:
-        """The whole tensor, on every rank. Collective. Adjoint: the sum of all ranks' gradients of a tile."""
+        """Returns the whole tensor on every rank. Collective. Adjoint: the sum of all ranks' gradients of a tile."""
         return call(_ops.tile_all_gather, self.local, self.layout.handle)
 
     def gather(self, root: int = 0) -> Tensor:
-        """The whole tensor on ``root``; empty elsewhere. Collective. Adjoint: scatter."""
+        """Returns the whole tensor on ``root`` and an empty one elsewhere. Collective. Adjoint: scatter."""
         return call(_ops.tile_gather, self.local, self.layout.handle, root)
 
     def whole(self) -> Tensor:
-        """The whole tensor on every rank, for ranks that go on alike: what they compute from it counts once."""
+        """Returns the whole tensor on every rank. A loss that all ranks compute from it counts once. Collective."""
         return call(_ops.counted_once, self.all_gather(), self.layout.grid.id)
 
     def repartition(self, layout: Layout) -> DistTensor:
-        """The same field in other tiles. Collective."""
+        """Returns the same field in other tiles. Collective."""
         if layout == self.layout:
             return self
         return DistTensor(call(_ops.repartition, self.local, self.layout.handle, layout.handle), layout)
 
     def sum_all(self) -> Tensor:
-        """The sum over the whole field, on every rank; it counts once."""
+        """Returns the sum over the whole field on every rank; its gradient counts once. Collective."""
         return call(_ops.tile_sum, self.local, self.layout.handle)
 
     def mean_all(self) -> Tensor:
@@ -182,12 +181,12 @@ class DistTensor:
 
     @property
     def leading(self) -> int:
-        """How many dimensions come before the tiled ones."""
+        """The number of dimensions before the tiled ones."""
         return self.local.dim() - self.layout.dims
 
     @property
     def shape(self) -> torch.Size:
-        """Of the whole tensor."""
+        """The shape of the whole tensor."""
         return torch.Size((*self.local.shape[: self.leading], *self.layout.shape))
 
     @property
@@ -230,16 +229,16 @@ class DistTensor:
         if handler is None:
             name = getattr(function, "__name__", str(function))
             raise NotImplementedError(
-                f"weft: '{name}' is not defined for a tensor in tiles. Apply it to x.local where it is right for each "
-                f"tile by itself, or to x.whole()."
+                f"weft: '{name}' is not defined for a tensor in tiles. Apply it to x.local if it is valid for each "
+                f"tile separately, or to x.whole()."
             )
         return handler(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
-        """Tensor's methods, as far as there are handlers for them."""
+        """Returns a method of Tensor that has a handler for tiles."""
         method = getattr(Tensor, name, None)
         if method is None or method not in HANDLERS:
-            raise AttributeError(f"weft: a tensor in tiles has no '{name}'; x.local and x.whole() do")
+            raise AttributeError(f"weft: DistTensor has no attribute '{name}'; use x.local or x.whole()")
         return lambda *args, **kwargs: HANDLERS[method](self, *args, **kwargs)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What layers would communicate: their operations on tensors without data are watched, nothing moves."""
+"""Predicts the communication of layers by watching their operations on meta tensors. Sends nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLLECTIVES = {torch.ops.weft.all_reduce.default, torch.ops.weft.all_gather.def
 
 @dataclass
 class Traffic:
-    """Of one layer, forward, on this rank."""
+    """Communication of a layer's forward pass on this rank."""
 
     halo_bytes: int = 0  # received from other ranks' tiles
     reduced_bytes: int = 0  # put into reductions over all ranks
@@ -24,7 +24,7 @@ class Traffic:
 
 
 class TrafficWatch(TorchDispatchMode):
-    """Adds what passes while it is active to ``traffic``."""
+    """Counts the communication of operations in ``traffic`` while it is active."""
 
     def __init__(self) -> None:
         super().__init__()

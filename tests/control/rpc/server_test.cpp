@@ -1,4 +1,4 @@
-// The control plane over real connections: set-up by key, and what is refused while others go on.
+// The control plane over real connections: authentication, refusals and limits.
 #include "weft/control/rpc/server.h"
 
 #include <gmock/gmock.h>
@@ -21,12 +21,12 @@
 #include "tests/control/connect.h"
 #include "tests/control/interfaces.h"
 #include "tests/control/no_descriptors.h"
-#include "weft/aggregation/aggregation_switch.h"
-#include "weft/control/admission.h"
-#include "weft/control/client.h"
-#include "weft/control/descriptors.h"
+#include "weft/aggregation/config/control_client.h"
+#include "weft/aggregation/switch/aggregation_switch.h"
+#include "weft/control/access_control.h"
+#include "weft/control/descriptor_limit.h"
 #include "weft/control/log_limit.h"
-#include "weft/control/proof.h"
+#include "weft/control/request_mac.h"
 #include "weft/control/rpc/daemon.h"
 #include "weft/control/rpc/metadata.h"
 
@@ -34,12 +34,16 @@ namespace weft::control::rpc {
 namespace {
 
 using aggregation::Address;
+using aggregation::ControlClient;
+using aggregation::JoinRefused;
+using aggregation::JoinRequest;
+using aggregation::SwitchUnreachable;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 20s;
+constexpr auto kTimeout = 20s;
 const std::string kKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const std::string kOtherKey = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -47,7 +51,7 @@ std::string keys_text(const std::string& key) {
   return "jobs:\n  a: {key: " + key + ", slots: 16}\n  b: {key: " + kOtherKey + "}\n";
 }
 
-// A file that only its owner reads, gone with this.
+// Temporary keys file that only its owner can read.
 class KeysFile {
  public:
   explicit KeysFile(const std::string& key)
@@ -67,14 +71,14 @@ class KeysFile {
 
 class Control : public ::testing::Test {
  protected:
-  void start(JobKeys keys, DoorLimits door = {}) {
+  void start(JobKeys keys, ConnectionLimits limits = {}) {
     server_ =
-        std::make_unique<Server>(ServerOptions{{kLoopback, 0}, 0, std::move(keys), false, door}, jobs_, counters_);
+        std::make_unique<Server>(ServerOptions{{kLoopback, 0}, 0, std::move(keys), false, limits}, jobs_, counters_);
   }
-  void start_with_keys(DoorLimits door = {}) { start(JobKeys::parse(keys_text(kKey), "keys"), door); }
+  void start_with_keys(ConnectionLimits limits = {}) { start(JobKeys::parse(keys_text(kKey), "keys"), limits); }
 
-  [[nodiscard]] std::unique_ptr<Client> client(const std::string& job = "", const std::string& keys = "") const {
-    return std::unique_ptr<Client>(weft_control_client({"127.0.0.1", server_->port(), job, keys}));
+  [[nodiscard]] std::unique_ptr<ControlClient> client(const std::string& job = "", const std::string& keys = "") const {
+    return std::unique_ptr<ControlClient>(weft_control_client({"127.0.0.1", server_->port(), job, keys}));
   }
   [[nodiscard]] static JoinRequest request(std::uint64_t session, std::uint32_t rank = 0, std::uint32_t workers = 2) {
     JoinRequest request;
@@ -84,66 +88,66 @@ class Control : public ::testing::Test {
     request.address = {kLoopback, static_cast<std::uint16_t>(4000 + rank + 16 * session)};
     return request;
   }
-  // SwitchML's own client: no metadata of ours.
+  // Channel of SwitchML's own client, without weft's metadata.
   [[nodiscard]] std::shared_ptr<grpc::Channel> plain_channel() const {
     return grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()), grpc::InsecureChannelCredentials());
   }
 
   aggregation::Jobs jobs_{{}, 42};
-  Counters counters_;
+  EventCounters counters_;
   std::unique_ptr<Server> server_;
 };
 
-TEST_F(Control, WorkersJoinAndLeaveWithoutKeysOnThisMachine) {
+TEST_F(Control, WorkersOnThisMachineJoinAndLeaveWithoutKeys) {
   start({});
-  const auto zero = client()->join(request(7, 0), kPatience);
-  const auto one = client()->join(request(7, 1), kPatience);
+  const auto zero = client()->join(request(7, 0), kTimeout);
+  const auto one = client()->join(request(7, 1), kTimeout);
   EXPECT_EQ(zero.admission.epoch, 42U);
   EXPECT_EQ(zero.admission.job, one.admission.job);
   EXPECT_EQ(zero.switch_address.ipv4, kLoopback);
   EXPECT_EQ(zero.switch_address.port, jobs_.limits().port);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.at(0).workers_placed, 2);
-  client()->leave(7, 0, kPatience);
+  client()->leave(7, 0, kTimeout);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
-  client()->leave(7, 1, kPatience);
+  client()->leave(7, 1, kTimeout);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 0U);
 }
 
-TEST_F(Control, AWorkerThatComesAgainGetsTheSameAnswer) {
+TEST_F(Control, RejoiningReturnsTheSameAdmission) {
   start({});
-  const auto first = client()->join(request(7), kPatience);
-  const auto again = client()->join(request(7), kPatience);
+  const auto first = client()->join(request(7), kTimeout);
+  const auto again = client()->join(request(7), kTimeout);
   EXPECT_EQ(first.admission.job, again.admission.job);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
-  EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);  // those who wait ask twice a second
-  jobs_.end(7);                                   // as a restart or a reclaim would
-  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
+  EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);  // waiting workers ask twice a second
+  jobs_.end(7);                                   // like a restart or an eviction
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kTimeout)));
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
 }
 
-// Without it, a switch that starts anew would take packets of earlier operations for new ones.
-TEST_F(Control, AWorkerThatComesBackTellsWhereItsOperationsAre) {
+// Otherwise a restarted switch would accept packets of earlier operations.
+TEST_F(Control, ARejoiningWorkerSendsItsOperationNumber) {
   start({});
   JoinRequest back = request(7);
   back.first_operation = 250;
-  EXPECT_EQ(client()->join(back, kPatience).admission.first_operation, 250);
-  EXPECT_EQ(client()->join(request(7, 1), kPatience).admission.first_operation, 250);
+  EXPECT_EQ(client()->join(back, kTimeout).admission.first_operation, 250);
+  EXPECT_EQ(client()->join(request(7, 1), kTimeout).admission.first_operation, 250);
 }
 
-TEST_F(Control, WorkersThatDisagreeAreTold) {
+TEST_F(Control, DifferentConfigurationsAreRefused) {
   start({});
-  static_cast<void>(client()->join(request(7, 0, 2), kPatience));
-  EXPECT_THAT([&] { static_cast<void>(client()->join(request(7, 1, 3), kPatience)); },
+  static_cast<void>(client()->join(request(7, 0, 2), kTimeout));
+  EXPECT_THAT([&] { static_cast<void>(client()->join(request(7, 1, 3), kTimeout)); },
               ThrowsMessage<JoinRefused>(HasSubstr("same configuration")));
   auto small = request(7, 1, 2);
   small.packet_elements = 64;
-  EXPECT_THROW(static_cast<void>(client()->join(small, kPatience)), JoinRefused);
-  EXPECT_THROW(static_cast<void>(client()->join(request(8, 5, 2), kPatience)), JoinRefused);
+  EXPECT_THROW(static_cast<void>(client()->join(small, kTimeout)), JoinRefused);
+  EXPECT_THROW(static_cast<void>(client()->join(request(8, 5, 2), kTimeout)), JoinRefused);
   EXPECT_EQ(counters_.of(Event::kRefusedBadRequest), 3U);
   EXPECT_EQ(counters_.of(Event::kRefusedNoRoom), 0U);
 }
 
-TEST_F(Control, SwitchMLsClientSetsItselfUp) {
+TEST_F(Control, SwitchMLsClientCanJoin) {
   start({});
   const auto channel = plain_channel();
   const auto session = switchml_proto::Session::NewStub(channel);
@@ -166,15 +170,15 @@ TEST_F(Control, SwitchMLsClientSetsItselfUp) {
   EXPECT_EQ(status.mode, aggregation::Mode::kSwitchMl);
   EXPECT_EQ(status.packet_elements, 256);
   EXPECT_EQ(status.workers_placed, 2);
-  static_cast<void>(client()->join(request(7, 0), kPatience));
+  static_cast<void>(client()->join(request(7, 0), kTimeout));
   jobs_.with_switch([](const aggregation::AggregationSwitch& jobs) {
-    EXPECT_TRUE(jobs.find(99)->spec().tsi_is_little_endian) << "as SwitchML's clients write it";
-    EXPECT_FALSE(jobs.find(7)->spec().tsi_is_little_endian) << "our worker";
+    EXPECT_TRUE(jobs.find(99)->spec().tsi_is_little_endian) << "SwitchML's own client";
+    EXPECT_FALSE(jobs.find(7)->spec().tsi_is_little_endian) << "weft's client";
   });
 }
 
-// Fields and types as SwitchML's definition numbers them, written out by hand.
-TEST(SwitchMLMessages, HaveItsBytes) {
+// Written by hand from the fields and types of SwitchML's definition.
+TEST(SwitchMLMessages, MatchGoldenBytes) {
   switchml_proto::UdpSessionRequest request;
   request.set_session_id(1);
   request.set_rank(2);
@@ -191,22 +195,22 @@ TEST(SwitchMLMessages, HaveItsBytes) {
   EXPECT_EQ(broadcast.SerializeAsString(), std::string("\x08\xAC\x02\x10\x01\x18\x02\x20\x01", 9));
 }
 
-TEST_F(Control, WorkersMeet) {
+TEST_F(Control, BarrierAndBroadcastWork) {
   start({});
   std::atomic<int> right{0};
   std::vector<std::thread> workers;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     workers.emplace_back([&, rank] {
       const auto mine = client();
-      if (mine->broadcast(rank == 1 ? 1234 : 0, rank, 3, 1, kPatience) == 1234) ++right;
-      mine->barrier(3, kPatience);
+      if (mine->broadcast(rank == 1 ? 1234 : 0, rank, 3, 1, kTimeout) == 1234) ++right;
+      mine->barrier(3, kTimeout);
     });
   }
   for (auto& worker : workers) worker.join();
   EXPECT_EQ(right, 3);
 }
 
-TEST_F(Control, AWorkerThatDiesInABarrierIsNotCounted) {
+TEST_F(Control, ADisconnectedWorkerDoesNotCountInABarrier) {
   start({});
   const auto stub = switchml_proto::Sync::NewStub(plain_channel());
   grpc::ClientContext context;
@@ -219,19 +223,19 @@ TEST_F(Control, AWorkerThatDiesInABarrierIsNotCounted) {
   while (server_->waiting() == 0) std::this_thread::sleep_for(1ms);
   context.TryCancel();
   dying.join();
-  while (server_->waiting() > 0) std::this_thread::sleep_for(1ms);  // gRPC tells the switch in its own time
-  std::thread other([&] { client()->barrier(2, kPatience); });
-  client()->barrier(2, kPatience);
+  while (server_->waiting() > 0) std::this_thread::sleep_for(1ms);  // gRPC reports the cancellation asynchronously
+  std::thread other([&] { client()->barrier(2, kTimeout); });
+  client()->barrier(2, kTimeout);
   other.join();
 }
 
-TEST_F(Control, AWorkerThatWaitsInVainIsTold) {
+TEST_F(Control, WaitingTimesOut) {
   start({});
   EXPECT_THROW(client()->barrier(2, 300ms), SwitchUnreachable);
 }
 
-// An answer and a cancellation at the same moment: only one of them may touch the call, which is gone after the other.
-TEST_F(Control, CallsThatAreCancelledAsTheyAreAnsweredHarmNobody) {
+// If an answer and a cancellation coincide, only one of them may touch the call.
+TEST_F(Control, SimultaneousAnswerAndCancellationAreSafe) {
   start({});
   std::atomic<int> wrong{0};
   std::vector<std::thread> workers;
@@ -252,41 +256,41 @@ TEST_F(Control, CallsThatAreCancelledAsTheyAreAnsweredHarmNobody) {
   }
   for (auto& worker : workers) worker.join();
   EXPECT_EQ(wrong, 0);
-  std::thread other([&] { EXPECT_NO_THROW(client()->barrier(2, kPatience)); });
-  EXPECT_NO_THROW(client()->barrier(2, kPatience));
+  std::thread other([&] { EXPECT_NO_THROW(client()->barrier(2, kTimeout)); });
+  EXPECT_NO_THROW(client()->barrier(2, kTimeout));
   other.join();
 }
 
-TEST_F(Control, AKeyAdmits) {
+TEST_F(Control, AdmitsByKey) {
   start_with_keys();
   const KeysFile keys(kKey);
   auto wish = request(7);
   wish.mode = aggregation::Mode::kExtended;
   wish.packet_elements = 320;
-  const auto joined = client("a", keys.path())->join(wish, kPatience);
-  EXPECT_EQ(joined.admission.slots, 16);  // the key's share
-  EXPECT_NE(joined.key, aggregation::PacketKey{});
+  const auto joined = client("a", keys.path())->join(wish, kTimeout);
+  EXPECT_EQ(joined.admission.slots, 16);  // the key's quota
+  EXPECT_NE(joined.key, aggregation::SessionKey{});
   EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);
-  EXPECT_THAT([&] { static_cast<void>(client("a", keys.path())->join(request(8), kPatience)); },
+  EXPECT_THAT([&] { static_cast<void>(client("a", keys.path())->join(request(8), kTimeout)); },
               ThrowsMessage<JoinRefused>(HasSubstr("16 slots")));
 }
 
-TEST_F(Control, AWrongKeyIsRefusedAndOthersAreNot) {
+TEST_F(Control, RefusesAWrongKey) {
   start_with_keys();
   const KeysFile right(kKey);
   const KeysFile wrong(kOtherKey);
-  const auto joined = client("a", right.path())->join(request(7, 0), kPatience);
-  EXPECT_THAT([&] { static_cast<void>(client("a", wrong.path())->join(request(7, 1), kPatience)); },
+  const auto joined = client("a", right.path())->join(request(7, 0), kTimeout);
+  EXPECT_THAT([&] { static_cast<void>(client("a", wrong.path())->join(request(7, 1), kTimeout)); },
               ThrowsMessage<JoinRefused>(HasSubstr("wrong key")));
-  EXPECT_THAT([&] { static_cast<void>(client("a")->join(request(7, 1), kPatience)); },
+  EXPECT_THAT([&] { static_cast<void>(client("a")->join(request(7, 1), kTimeout)); },
               ThrowsMessage<JoinRefused>(HasSubstr("WEFT_SML_KEYS")));
-  EXPECT_THROW(static_cast<void>(client()->join(request(7, 1), kPatience)), JoinRefused);
+  EXPECT_THROW(static_cast<void>(client()->join(request(7, 1), kTimeout)), JoinRefused);
   EXPECT_EQ(counters_.of(Event::kRefusedWrongKey), 1U);
   EXPECT_EQ(counters_.of(Event::kRefusedNoKey), 1U);
-  EXPECT_EQ(client("a", right.path())->join(request(7, 1), kPatience).admission.job, joined.admission.job);
+  EXPECT_EQ(client("a", right.path())->join(request(7, 1), kTimeout).admission.job, joined.admission.job);
 }
 
-// What is logged while this lives.
+// Captures the log during its lifetime.
 class Log {
  public:
   Log() {
@@ -308,35 +312,35 @@ class Log {
   std::shared_ptr<spdlog::logger> usual_ = spdlog::default_logger();
 };
 
-// Refused at the gate, and by the sessions behind it.
-TEST_F(Control, WhoIsRefusedOftenDoesNotFillTheLog) {
+// Refusals by the authenticator and by the sessions.
+TEST_F(Control, RefusalsDoNotFillTheLog) {
   for (const bool with_keys : {true, false}) {
     const Log log;
     with_keys ? start_with_keys() : start({});
     const auto begin = std::chrono::steady_clock::now();
     const auto stranger = client();
     for (int i = 0; i < 300; ++i) {
-      EXPECT_THROW(static_cast<void>(stranger->join(request(7, 5, 2), kPatience)), JoinRefused);
+      EXPECT_THROW(static_cast<void>(stranger->join(request(7, 5, 2), kTimeout)), JoinRefused);
     }
     const auto seconds = (std::chrono::steady_clock::now() - begin) / 1s + 1;
-    server_.reset();  // who writes the log
-    EXPECT_GE(log.lines_with("refused set-up"), LogLimit::kLinesPerSecond);
-    EXPECT_LE(log.lines_with("refused set-up"), seconds * LogLimit::kLinesPerSecond);
+    server_.reset();  // stops writing to the log
+    EXPECT_GE(log.lines_with("refused request"), LogLimit::kLinesPerSecond);
+    EXPECT_LE(log.lines_with("refused request"), seconds * LogLimit::kLinesPerSecond);
   }
 }
 
-TEST_F(Control, AJobCannotJoinOrEndAnothersSession) {
+TEST_F(Control, AJobCannotJoinOrEndAnotherJobsSession) {
   start_with_keys();
   const KeysFile keys(kKey);
-  static_cast<void>(client("a", keys.path())->join(request(7, 0, 1), kPatience));
-  EXPECT_THAT([&] { static_cast<void>(client("b", keys.path())->join(request(7, 0, 1), kPatience)); },
-              ThrowsMessage<JoinRefused>(HasSubstr("another job's")));
-  client("b", keys.path())->leave(7, 0, kPatience);
+  static_cast<void>(client("a", keys.path())->join(request(7, 0, 1), kTimeout));
+  EXPECT_THAT([&] { static_cast<void>(client("b", keys.path())->join(request(7, 0, 1), kTimeout)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("another job")));
+  client("b", keys.path())->leave(7, 0, kTimeout);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
 }
 
-// The bytes of a set-up that was admitted, sent once more by somebody who listened.
-TEST_F(Control, AReplayedSetUpIsNotAdmitted) {
+// An eavesdropper repeats the bytes of an admitted request.
+TEST_F(Control, ReplayedRequestsAreNotAdmitted) {
   start_with_keys();
   const auto stub = switchml_proto::Session::NewStub(plain_channel());
   switchml_proto::UdpSessionRequest request;
@@ -351,7 +355,8 @@ TEST_F(Control, AReplayedSetUpIsNotAdmitted) {
       std::string secret;
       for (int i = 0; i < 32; ++i) secret.push_back(static_cast<char>(i));
       context.AddMetadata(kNonce, nonce);
-      context.AddMetadata(kProof, prove(secret, nonce, {"UdpSession", "a", "", request.SerializeAsString()}));
+      context.AddMetadata(kRequestMac,
+                          request_mac(secret, nonce, {"UdpSession", "a", "", request.SerializeAsString()}));
     }
     return stub->UdpSession(&context, request, &response);
   };
@@ -365,7 +370,7 @@ TEST_F(Control, AReplayedSetUpIsNotAdmitted) {
   EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);
 }
 
-// A switch that is restarted after each of its first answers: it then knows no nonce of before.
+// A switch that restarts after each of its first answers and so loses its nonces.
 class RestartedSwitch final : public switchml_proto::Session::Service {
  public:
   explicit RestartedSwitch(int restarts) : restarts_(restarts) {
@@ -382,8 +387,8 @@ class RestartedSwitch final : public switchml_proto::Session::Service {
       return found == context->client_metadata().end() ? "" : std::string(found->second.data(), found->second.size());
     };
     const Claim claim{"UdpSession", given(kJob), given(kTerms), request->SerializeAsString()};
-    const Decision decision = admission_->decide({false, given(kNonce), given(kProof)}, claim, Nonces::Clock::now());
-    if (calls_++ < restarts_) admission_ = fresh();
+    const Decision decision = access_->decide({false, given(kNonce), given(kRequestMac)}, claim, Nonces::Clock::now());
+    if (calls_++ < restarts_) access_ = fresh();
     context->AddTrailingMetadata(kNonce, decision.nonce);
     context->AddTrailingMetadata(kAdmission, write_admission({42, 1, 16, 48864, 0}));
     if (decision.kind == Decision::Kind::kChallenge) return {grpc::StatusCode::UNAUTHENTICATED, decision.reason};
@@ -391,24 +396,24 @@ class RestartedSwitch final : public switchml_proto::Session::Service {
     return grpc::Status::OK;
   }
 
-  [[nodiscard]] std::unique_ptr<Client> client(const KeysFile& keys) const {
-    return std::unique_ptr<Client>(
+  [[nodiscard]] std::unique_ptr<ControlClient> client(const KeysFile& keys) const {
+    return std::unique_ptr<ControlClient>(
         weft_control_client({"127.0.0.1", static_cast<std::uint16_t>(port_), "a", keys.path()}));
   }
   [[nodiscard]] int calls() const { return calls_; }
-  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] const EventCounters& counters() const { return counters_; }
 
  private:
-  [[nodiscard]] std::unique_ptr<Admission> fresh() {
-    return std::make_unique<Admission>(JobKeys::parse(keys_text(kKey), "keys"), false, counters_);
+  [[nodiscard]] std::unique_ptr<AccessControl> fresh() {
+    return std::make_unique<AccessControl>(JobKeys::parse(keys_text(kKey), "keys"), false, counters_);
   }
 
-  Counters counters_;
-  std::unique_ptr<Admission> admission_ = fresh();
+  EventCounters counters_;
+  std::unique_ptr<AccessControl> access_ = fresh();
   int restarts_;
   std::atomic<int> calls_{0};
   int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;  // ends first
+  std::unique_ptr<grpc::Server> server_;  // destroyed first
 };
 
 JoinRequest lone_request() {
@@ -418,33 +423,34 @@ JoinRequest lone_request() {
   return request;
 }
 
-TEST(Client, ASwitchThatIsRestartedBetweenChallengeAndProofIsAskedAgain) {
+TEST(Client, RetriesIfTheSwitchRestartsAfterTheChallenge) {
   RestartedSwitch restarted(1);
-  EXPECT_EQ(restarted.client(KeysFile(kKey))->join(lone_request(), kPatience).admission.epoch, 42U);
+  EXPECT_EQ(restarted.client(KeysFile(kKey))->join(lone_request(), kTimeout).admission.epoch, 42U);
   EXPECT_EQ(restarted.calls(), 3);
   EXPECT_EQ(restarted.counters().of(Event::kRefusedReplay), 1U);
 }
 
-TEST(Client, AWrongKeyIsToldAlsoWhenTheSwitchWasRestarted) {
+TEST(Client, ReportsAWrongKeyAfterARestart) {
   RestartedSwitch restarted(1);
-  EXPECT_THAT([&] { static_cast<void>(restarted.client(KeysFile(kOtherKey))->join(lone_request(), kPatience)); },
+  EXPECT_THAT([&] { static_cast<void>(restarted.client(KeysFile(kOtherKey))->join(lone_request(), kTimeout)); },
               ThrowsMessage<JoinRefused>(HasSubstr("wrong key")));
   EXPECT_EQ(restarted.calls(), 3);
 }
 
-TEST(Client, IsNotChallengedForEver) {
+TEST(Client, LimitsTheNumberOfChallenges) {
   RestartedSwitch restarted(1'000'000);
-  EXPECT_THAT([&] { static_cast<void>(restarted.client(KeysFile(kKey))->join(lone_request(), kPatience)); },
-              ThrowsMessage<SwitchUnreachable>(HasSubstr("another proof")));
+  EXPECT_THAT([&] { static_cast<void>(restarted.client(KeysFile(kKey))->join(lone_request(), kTimeout)); },
+              ThrowsMessage<SwitchUnreachable>(HasSubstr("challenges in a row")));
   EXPECT_LT(restarted.calls(), 20);
 }
 
-TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
-  DoorLimits limits;
-  limits.first_request = 1h;  // none of these prolongs the stay, and a sanitizer looks at every byte for long
+TEST_F(Control, RefusesOversizedAndInvalidRequests) {
+  ConnectionLimits limits;
+  limits.first_request = 1h;  // refused requests do not extend it, and sanitizers are slow
   start({}, limits);
   const auto stub = switchml_proto::Session::NewStub(plain_channel());
-  for (const std::size_t padding : {std::size_t{8} << 10, std::size_t{65} << 10}) {  // for the gate, and for gRPC
+  for (const std::size_t padding :
+       {std::size_t{8} << 10, std::size_t{65} << 10}) {  // refused by the authenticator; by gRPC
     switchml_proto::UdpSessionRequest request;
     request.set_num_workers(1);
     request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(1000, std::string(padding, 'x'));
@@ -468,12 +474,12 @@ TEST_F(Control, OversizedAndSenselessRequestsAreRefused) {
   grpc::ClientContext context;
   EXPECT_EQ(stub->RdmaSession(&context, rdma, &answer).error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(counters_.of(Event::kRefusedBadRequest), 6U);
-  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kTimeout)));
 }
 
-// Connections that say nothing, or begin HTTP/2 and go no further; a worker sets itself up meanwhile.
-TEST_F(Control, ASlowLorisIsShownOutAndOthersGoOn) {
-  DoorLimits limits;
+// Some connections send nothing, others only start HTTP/2. A worker can join meanwhile.
+TEST_F(Control, ClosesSilentConnections) {
+  ConnectionLimits limits;
   limits.first_request = 700ms;
   limits.connections_per_host = 64;
   start({}, limits);
@@ -485,24 +491,23 @@ TEST_F(Control, ASlowLorisIsShownOutAndOthersGoOn) {
       ASSERT_GT(send(loris.back(), preface.data(), preface.size() - static_cast<std::size_t>(i % 3), 0), 0);
     }
   }
-  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
-  for (const int fd : loris) {  // each is closed by the switch, however long that takes here
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kTimeout)));
+  for (const int fd : loris) {  // the switch closes each, eventually
     char byte = 0;
     while (recv(fd, &byte, 1, 0) > 0) {
     }
     close(fd);
   }
-  // More where this machine is so busy that the worker itself did not ask in time: it is then shown out and comes
-  // again.
+  // May be more on a busy machine, if the worker's own connection times out and reconnects.
   EXPECT_GE(counters_.of(Event::kDroppedSlow), 40U);
   EXPECT_EQ(counters_.of(Event::kDroppedTooMany), 0U);
   EXPECT_EQ(counters_.of(Event::kAdmitted), 1U);
-  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7, 1), kPatience)));
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7, 1), kTimeout)));
 }
 
-// A request that is refused is no licence to stay.
-TEST_F(Control, WhoProvesNothingIsShownOutAsSoonAsWhoSaysNothing) {
-  DoorLimits limits;
+// Refused requests do not keep a connection open.
+TEST_F(Control, ClosesUnauthenticatedConnections) {
+  ConnectionLimits limits;
   limits.first_request = 300ms;
   limits.idle = 1h;
   start_with_keys(limits);
@@ -513,39 +518,39 @@ TEST_F(Control, WhoProvesNothingIsShownOutAsSoonAsWhoSaysNothing) {
     switchml_proto::UdpSessionResponse response;
     grpc::ClientContext context;
     EXPECT_FALSE(stub->UdpSession(&context, request, &response).ok());
-    if (counters_.of(Event::kRefusedNoKey) > 2000) break;  // for 20 s and more
+    if (counters_.of(Event::kRefusedNoKey) > 2000) break;  // for more than 20 s
     std::this_thread::sleep_for(10ms);
   }
   EXPECT_GT(counters_.of(Event::kDroppedSlow), 0U);
   const KeysFile keys(kKey);
   const auto admitted = client("a", keys.path());
-  static_cast<void>(admitted->join(request(7), kPatience));
+  static_cast<void>(admitted->join(request(7), kTimeout));
   const auto dropped = counters_.of(Event::kDroppedSlow);
   std::this_thread::sleep_for(2 * limits.first_request);
-  EXPECT_NO_THROW(static_cast<void>(admitted->join(request(7), kPatience)));
-  EXPECT_LE(counters_.of(Event::kDroppedSlow), dropped + 1);  // the other's connection, if it was made once more
+  EXPECT_NO_THROW(static_cast<void>(admitted->join(request(7), kTimeout)));
+  EXPECT_LE(counters_.of(Event::kDroppedSlow), dropped + 1);  // the other connection, if it reconnected
 }
 
-// Results go where a worker says it is: not to anybody, at a stranger's word.
-TEST_F(Control, AWorkerElsewhereThanItsSetUpNeedsAKey) {
+// Otherwise a stranger could direct results to any host.
+TEST_F(Control, AnotherPacketAddressRequiresAKey) {
   start({});
   JoinRequest elsewhere = request(7);
-  elsewhere.address.ipv4 = 0xC6336401;  // 198.51.100.1, for documentation
-  EXPECT_THAT([&] { static_cast<void>(client()->join(elsewhere, kPatience)); },
+  elsewhere.address.ipv4 = 0xC6336401;  // 198.51.100.1, reserved for documentation
+  EXPECT_THAT([&] { static_cast<void>(client()->join(elsewhere, kTimeout)); },
               ThrowsMessage<JoinRefused>(AllOf(HasSubstr("198.51.100.1"), HasSubstr("--multihomed"))));
   EXPECT_EQ(counters_.of(Event::kRefusedBadRequest), 1U);
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 0U);
   start_with_keys();
   const KeysFile keys(kKey);
-  EXPECT_NO_THROW(static_cast<void>(client("a", keys.path())->join(elsewhere, kPatience)));
+  EXPECT_NO_THROW(static_cast<void>(client("a", keys.path())->join(elsewhere, kTimeout)));
   server_ = std::make_unique<Server>(ServerOptions{{kLoopback, 0}, 0, {}, false, {}, true}, jobs_, counters_);
   elsewhere.session = 8;
   ++elsewhere.address.port;
-  EXPECT_NO_THROW(static_cast<void>(client()->join(elsewhere, kPatience)));
+  EXPECT_NO_THROW(static_cast<void>(client()->join(elsewhere, kTimeout)));
 }
 
-// SwitchML's DPDK clients send their frames to it.
-TEST_F(Control, TheAnswerHasTheHardwareAddressOfTheDataAddress) {
+// SwitchML's DPDK clients send frames to it.
+TEST_F(Control, ReturnsTheHardwareAddress) {
   const auto interface = tests::any_interface();
   if (!interface) GTEST_SKIP() << "this machine has no interface with IPv4 and a MAC address";
   for (const auto& [ipv4, mac] : {std::pair{interface->ipv4, interface->mac}, {kLoopback, std::uint64_t{0}}}) {
@@ -564,31 +569,31 @@ TEST_F(Control, TheAnswerHasTheHardwareAddressOfTheDataAddress) {
   }
 }
 
-TEST_F(Control, OneHostCannotHoldAllConnections) {
-  DoorLimits limits;
+TEST_F(Control, LimitsConnectionsPerHost) {
+  ConnectionLimits limits;
   limits.connections_per_host = 4;
   start({}, limits);
   std::vector<int> many;
   for (int i = 0; i < 12; ++i) many.push_back(connect_to(server_->port()));
   int closed = 0;
-  for (int i = 4; i < 12; ++i) {  // the first four stay
+  for (int i = 4; i < 12; ++i) {  // the first four stay open
     char byte = 0;
     closed += recv(many[static_cast<std::size_t>(i)], &byte, 1, 0) <= 0 ? 1 : 0;
   }
   EXPECT_EQ(closed, 8);
   EXPECT_EQ(counters_.of(Event::kDroppedTooMany), 8U);
   for (const int fd : many) close(fd);
-  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));  // those places are free again
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kTimeout)));  // those connections are free again
 }
 
-// The listener is readable all the time then: a loop that looks at it again at once would use up a core.
-TEST_F(Control, WithoutDescriptorsTheDoorWaitsAndThenLetsIn) {
+// The listener stays readable then, so a loop without a pause would use a whole core.
+TEST_F(Control, WaitsForFreeDescriptorsAndThenAccepts) {
   start({});
   std::vector<files::FileDescriptor> visitors;
   for (int i = 0; i < 20; ++i) visitors.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
   {
     NoDescriptors all_taken;
-    // Some may get in with descriptors that an earlier test's connections gave back just now.
+    // Some may use descriptors that connections of an earlier test have just closed.
     for (std::size_t next = 0; counters_.of(Event::kNoDescriptors) == 0;) {
       all_taken.take_all();
       if (next < visitors.size()) connect_to(visitors[next++].get(), server_->port());
@@ -600,26 +605,26 @@ TEST_F(Control, WithoutDescriptorsTheDoorWaitsAndThenLetsIn) {
     EXPECT_LE(looks, 2 + (std::chrono::steady_clock::now() - begin) / Listener::kPause);
   }
   while (server_->connections() == 0) std::this_thread::sleep_for(1ms);
-  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kPatience)));
+  EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kTimeout)));
 }
 
-TEST(Descriptors, AreAllowedAsFarAsTheHardLimitGoes) {
+TEST(DescriptorLimit, IsRaisedUpToTheHardLimit) {
   rlimit usual{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
   ASSERT_GE(usual.rlim_max, 300U);
   const rlimit few{200, usual.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  EXPECT_EQ(allow_descriptors(100), 200U);
-  EXPECT_EQ(allow_descriptors(300), 300U);
+  EXPECT_EQ(raise_descriptor_limit(100), 200U);
+  EXPECT_EQ(raise_descriptor_limit(300), 300U);
   rlimit now{};
   EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &now), 0);
   EXPECT_EQ(now.rlim_cur, 300U);
-  EXPECT_EQ(allow_descriptors(std::numeric_limits<std::uint64_t>::max()), usual.rlim_max);
+  EXPECT_EQ(raise_descriptor_limit(std::numeric_limits<std::uint64_t>::max()), usual.rlim_max);
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
 }
 
-// Beyond the last port they would begin again at 0, where the kernel gives any.
-TEST(Daemon, DataPortsBeyondTheLastAreRefused) {
+// After the last port, numbers would wrap to 0, which means any port.
+TEST(Daemon, RefusesDataPortsAbove65535) {
   DaemonOptions options;
   options.listen = {kLoopback, 65521};
   options.control = {kLoopback, 0};
@@ -630,12 +635,12 @@ TEST(Daemon, DataPortsBeyondTheLastAreRefused) {
   options.listen.port = 65520;
   try {
     EXPECT_EQ(Daemon(options).data_address().port, 65520);
-  } catch (const std::system_error& error) {  // somebody else on this machine has one of them
+  } catch (const std::system_error& error) {  // another process uses one of the ports
     EXPECT_EQ(error.code(), std::errc::address_in_use);
   }
 }
 
-TEST(Metadata, IsReadAsItIsWrittenAndNotOtherwise) {
+TEST(Metadata, RoundTripsAndRejectsOtherText) {
   const aggregation::Admission admission{std::numeric_limits<std::uint64_t>::max(), 7, 16, 65535, 255};
   aggregation::Admission again{};
   EXPECT_TRUE(read_admission(write_admission(admission), again));
@@ -662,7 +667,7 @@ TEST(Metadata, IsReadAsItIsWrittenAndNotOtherwise) {
   }
 }
 
-TEST_F(Control, ASwitchThatIsNotThereIsAnErrorThatNamesIt) {
+TEST_F(Control, AnUnreachableSwitchIsNamedInTheError) {
   start({});
   const auto port = server_->port();
   const auto mine = client();
@@ -671,9 +676,9 @@ TEST_F(Control, ASwitchThatIsNotThereIsAnErrorThatNamesIt) {
               ThrowsMessage<SwitchUnreachable>(AllOf(HasSubstr(":" + std::to_string(port)), HasSubstr("weft-switch"))));
 }
 
-TEST_F(Control, StoppingAnswersThoseWhoWait) {
+TEST_F(Control, StoppingFailsWaitingCalls) {
   start({});
-  std::thread waiter([&] { EXPECT_THROW(client()->barrier(2, kPatience), std::runtime_error); });
+  std::thread waiter([&] { EXPECT_THROW(client()->barrier(2, kTimeout), std::runtime_error); });
   while (server_->waiting() == 0) std::this_thread::sleep_for(1ms);
   server_->stop();
   waiter.join();

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "weft/aggregation/switch_loop.h"
-#include "weft/aggregation/udp_transport.h"
+#include "weft/aggregation/switch/switch_loop.h"
+#include "weft/aggregation/transport/udp_transport.h"
 #include "weft/control/http.h"
 #include "weft/control/rpc/server.h"
 #include "weft/control/status.h"
@@ -19,22 +19,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr const char* kVersion = WEFT_VERSION;
 constexpr int kPorts = 65536;
-constexpr std::uint64_t kOwnDescriptors = 128;  // listeners, logs, gRPC's
+constexpr std::uint64_t kOwnDescriptors = 128;  // listeners, logs, gRPC
 
 using Transports = std::vector<std::unique_ptr<aggregation::Transport>>;
 
 std::unique_ptr<aggregation::UdpTransport> open_transport(const aggregation::Address& listen) {
   aggregation::UdpOptions options;
   options.local = listen;
-  options.for_switch = true;  // one path must not hold up or end the others
+  options.for_switch = true;  // one receiver must not delay or stop the others
   return std::make_unique<aggregation::UdpTransport>(options);
 }
 
 void require_ports(const aggregation::Address& first, int ports) {
   if (first.port + ports <= kPorts) return;
   throw std::system_error(EADDRNOTAVAIL, std::generic_category(),
-                          "weft: " + std::to_string(ports) + " UDP ports from " + first.describe() +
-                              " on reach beyond 65535; use a lower --listen port or fewer --ports");
+                          "weft: " + std::to_string(ports) + " UDP ports starting at " + first.describe() +
+                              " exceed 65535; use a lower --listen port or fewer --ports");
 }
 
 Transports open_row(const aggregation::Address& first, int ports) {
@@ -49,19 +49,19 @@ Transports open_row(const aggregation::Address& first, int ports) {
   return row;
 }
 
-// `ports` neighbours from the listening port on; if that is 0, wherever so many are free.
+// Opens `ports` consecutive ports; if the listening port is 0, it searches for free ones.
 Transports open_transports(const aggregation::Address& listen, int ports) {
   constexpr int kTries = 50;
   for (int i = 0; listen.port == 0 && i < kTries; ++i) {
     try {
       return open_row(listen, ports);
-    } catch (const std::system_error&) {  // a neighbour is somebody's, or there is none: another place
+    } catch (const std::system_error&) {  // a port is in use or out of range: try elsewhere
     }
   }
   return open_row(listen, ports);
 }
 
-const int kWantedBuffer = 2 * aggregation::UdpOptions{}.buffer_bytes;  // the kernel counts its own part, too
+const int kWantedBuffer = 2 * aggregation::UdpOptions{}.buffer_bytes;  // Linux reports twice the requested size
 
 int receive_buffer(const aggregation::Transport& transport) {
   return dynamic_cast<const aggregation::UdpTransport&>(transport).receive_buffer();
@@ -75,8 +75,8 @@ aggregation::SwitchLimits with_port(aggregation::SwitchLimits limits, std::uint1
 }  // namespace
 
 std::uint64_t descriptors_of(const DaemonOptions& options) {
-  constexpr std::uint64_t kEach = 2;  // of a control connection: gRPC's and the front door's
-  return kEach * DoorLimits{}.connections + (options.with_http ? HttpLimits{}.connections : 0) +
+  constexpr std::uint64_t kEach = 2;  // per control connection: one of gRPC, one of the limiter
+  return kEach * ConnectionLimits{}.connections + (options.with_http ? HttpLimits{}.connections : 0) +
          static_cast<std::uint64_t>(options.limits.ports) + kOwnDescriptors;
 }
 
@@ -92,7 +92,7 @@ struct Daemon::Parts {
                counters) {
     if (buffer < kWantedBuffer) {
       spdlog::warn(
-          "the kernel gives each UDP socket {} KiB for packets that wait, not {}: bursts will be lost; raise "
+          "the receive buffer of each UDP socket is {} KiB instead of {} KiB, so bursts will be lost; raise "
           "net.core.rmem_max, or start the switch with CAP_NET_ADMIN",
           buffer >> 10, kWantedBuffer >> 10);
     }
@@ -119,12 +119,12 @@ struct Daemon::Parts {
   }
 
   DaemonOptions options;
-  Counters counters;
+  EventCounters counters;
   Clock::time_point started = Clock::now();
-  Transports transports;  // the loop's from the beginning
+  Transports transports;  // moved into the loop
   aggregation::Address data;
   int buffer;
-  int unfiltered = 0;  // ports, when last looked
+  int unfiltered = 0;  // at the last check
   aggregation::Jobs jobs;
   aggregation::SwitchLoop loop;
   Server server;
@@ -143,16 +143,16 @@ aggregation::Address Daemon::http_address() const {
   return {parts_->options.http.ipv4, parts_->http->port()};
 }
 
-void Daemon::look_after() {
+void Daemon::reclaim_idle() {
   const std::size_t ended = parts_->server.sessions().reclaim(parts_->options.idle);
   if (ended > 0) {
-    spdlog::info("reclaimed the slots of {} session(s) without packets for {} s", ended, parts_->options.idle.count());
+    spdlog::info("ended {} session(s) without packets for {} s", ended, parts_->options.idle.count());
   }
   const int unfiltered = parts_->jobs.snapshot(aggregation::steady_now()).unfiltered_ports;
   if (unfiltered > parts_->unfiltered) {
     spdlog::warn(
-        "{} port(s) have more workers than the kernel's filter can name: strangers' packets take room there; raise "
-        "net.core.optmem_max, or spread sessions over more --ports",
+        "{} port(s) have more workers than a kernel filter can name and accept packets from any source; raise "
+        "net.core.optmem_max or --ports",
         unfiltered);
   }
   parts_->unfiltered = unfiltered;
@@ -161,7 +161,7 @@ void Daemon::look_after() {
 std::string Daemon::summary() const {
   const auto jobs = parts_->jobs.snapshot(aggregation::steady_now());
   return std::to_string(jobs.jobs_admitted) + " jobs admitted, " + std::to_string(jobs.jobs_refused) + " refused, " +
-         std::to_string(jobs.jobs.size()) + " alive";
+         std::to_string(jobs.jobs.size()) + " live";
 }
 
 }  // namespace weft::control::rpc

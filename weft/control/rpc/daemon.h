@@ -1,4 +1,4 @@
-// A software switch as one object: data plane, control plane and status page, from their options to their end.
+// A complete software switch: data plane, control plane and status page.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "weft/aggregation/jobs.h"
+#include "weft/aggregation/switch/jobs.h"
 #include "weft/control/keys.h"
 
 namespace weft::control::rpc {
@@ -17,30 +17,30 @@ struct DaemonOptions {
   aggregation::Address http{0x7F000001, 9099};  // metrics and status
   bool with_http = true;
   JobKeys keys;
-  bool open = false;               // without keys: admit other machines too
-  bool multihomed = false;         // without keys: workers' packets may come from elsewhere than their set-up
-  std::chrono::seconds idle{600};  // a job without packets for so long gives its slots back
+  bool open = false;               // without keys: admit workers on other machines
+  bool multihomed = false;         // without keys: workers may use another address for packets
+  std::chrono::seconds idle{600};  // time without packets after which a session ends
   aggregation::SwitchLimits limits;
 };
 
-// How many descriptors such a switch has open when all who may be connected are.
+// Number of file descriptors that the switch needs when all connections are in use.
 [[nodiscard]] std::uint64_t descriptors_of(const DaemonOptions& options);
 
 class Daemon {
  public:
-  // Serves when it is there. Throws std::system_error naming the address that could not be had.
+  // Starts serving. Throws std::system_error with the address that is not available.
   explicit Daemon(DaemonOptions options);
-  // Tells those who wait, then ends.
+  // Fails waiting calls and shuts down.
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
   [[nodiscard]] aggregation::Address data_address() const;
   [[nodiscard]] aggregation::Address control_address() const;
-  [[nodiscard]] aggregation::Address http_address() const;  // port 0: there is none
-  // To be called from time to time: gives back what idle jobs hold.
-  void look_after();
-  // One line: what was done so far.
+  [[nodiscard]] aggregation::Address http_address() const;  // port 0: disabled
+  // Ends idle sessions. Call it regularly.
+  void reclaim_idle();
+  // One line of totals for the log.
   [[nodiscard]] std::string summary() const;
 
  private:

@@ -11,35 +11,35 @@
 namespace weft::control::rpc {
 namespace {
 
-constexpr int kLargestMessage = 64 << 10;  // what lies between this and a sane size is refused and counted by the gate
+constexpr int kLargestMessage = 64 << 10;  // the authenticator refuses and counts smaller ones that are still too large
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kCallsPerConnection = 64;
-constexpr auto kFarewell = std::chrono::milliseconds(500);
+constexpr auto kShutdownTimeout = std::chrono::milliseconds(500);
 
 }  // namespace
 
 struct Server::Parts {
-  Parts(ServerOptions options, aggregation::Jobs& jobs, Counters& counters)
-      : admission(options.keys.with_shares(jobs.limits()), options.open, counters),
-        door(options.listen, options.door, counters),
-        gate(admission, door, counters),
+  Parts(ServerOptions options, aggregation::Jobs& jobs, EventCounters& counters)
+      : access(options.keys.with_shares(jobs.limits()), options.open, counters),
+        limiter(options.listen, options.connections, counters),
+        authenticator(access, limiter, counters),
         sessions(jobs),
-        session_service(gate, sessions, counters, {options.data_address, options.multihomed}),
-        membership_service(gate, sessions),
-        sync_service(gate, meetings) {}
+        session_service(authenticator, sessions, counters, {options.data_address, options.multihomed}),
+        membership_service(authenticator, sessions),
+        sync_service(authenticator, rendezvous) {}
 
-  Admission admission;
-  FrontDoor door;
-  Gate gate;
+  AccessControl access;
+  ConnectionLimiter limiter;
+  Authenticator authenticator;
   Sessions sessions;
-  Meetings meetings;
+  Rendezvous rendezvous;
   SessionService session_service;
   MembershipService membership_service;
   SyncService sync_service;
   std::unique_ptr<grpc::Server> server;
 };
 
-Server::Server(ServerOptions options, aggregation::Jobs& jobs, Counters& counters)
+Server::Server(ServerOptions options, aggregation::Jobs& jobs, EventCounters& counters)
     : parts_(std::make_unique<Parts>(std::move(options), jobs, counters)) {
   grpc::ServerBuilder builder;
   builder.RegisterService(&parts_->session_service);
@@ -50,20 +50,20 @@ Server::Server(ServerOptions options, aggregation::Jobs& jobs, Counters& counter
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnection);
   parts_->server = builder.BuildAndStart();
   if (!parts_->server) throw std::runtime_error("weft: gRPC could not start a server");
-  parts_->door.open([server = parts_->server.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
+  parts_->limiter.open([server = parts_->server.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
 }
 
 Server::~Server() { stop(); }
 
 void Server::stop() {
-  parts_->door.close();
-  parts_->meetings.give_up("the switch stops");
-  parts_->server->Shutdown(std::chrono::system_clock::now() + kFarewell);
+  parts_->limiter.close();
+  parts_->rendezvous.give_up("the switch is stopping");
+  parts_->server->Shutdown(std::chrono::system_clock::now() + kShutdownTimeout);
 }
 
-std::uint16_t Server::port() const { return parts_->door.port(); }
-std::size_t Server::connections() const { return parts_->door.connections(); }
-std::size_t Server::waiting() const { return parts_->meetings.waiting(); }
+std::uint16_t Server::port() const { return parts_->limiter.port(); }
+std::size_t Server::connections() const { return parts_->limiter.connections(); }
+std::size_t Server::waiting() const { return parts_->rendezvous.waiting(); }
 Sessions& Server::sessions() { return parts_->sessions; }
 
 }  // namespace weft::control::rpc

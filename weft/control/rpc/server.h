@@ -1,11 +1,11 @@
-// The switch's control plane: SwitchML's gRPC services behind the front door.
+// gRPC server of the control plane.
 #pragma once
 
 #include <memory>
 
-#include "weft/aggregation/jobs.h"
-#include "weft/control/counters.h"
-#include "weft/control/front_door.h"
+#include "weft/aggregation/switch/jobs.h"
+#include "weft/control/connection_limiter.h"
+#include "weft/control/event_counters.h"
 #include "weft/control/keys.h"
 #include "weft/control/sessions.h"
 
@@ -13,27 +13,28 @@ namespace weft::control::rpc {
 
 struct ServerOptions {
   aggregation::Address listen{0, 50099};
-  std::uint32_t data_address = 0;  // told to workers; 0: the one at which they reached the control plane
+  std::uint32_t data_address = 0;  // sent to workers; 0: the address at which they reached the control plane
   JobKeys keys;
-  bool open = false;  // without keys: admit other machines too
-  DoorLimits door;
-  bool multihomed = false;  // without keys: workers' packets may come from elsewhere than their set-up
+  bool open = false;  // without keys: admit workers on other machines
+  ConnectionLimits connections;
+  bool multihomed = false;  // without keys: workers may use another address for packets
 };
 
 class Server {
  public:
-  // Serves when it is there. `jobs` and `counters` outlive it.
-  Server(ServerOptions options, aggregation::Jobs& jobs, Counters& counters);
+  // Starts serving. `jobs` and `counters` must outlive the server. Throws std::system_error if the address is not
+  // available.
+  Server(ServerOptions options, aggregation::Jobs& jobs, EventCounters& counters);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] std::size_t connections() const;
-  // Workers in a barrier or a broadcast that is not complete.
+  // Number of workers that wait in a barrier or broadcast.
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Sessions& sessions();
-  // Answers those who wait that the switch stops, and ends.
+  // Fails waiting calls and shuts down.
   void stop();
 
  private:

@@ -10,30 +10,33 @@ namespace {
 
 using switchml_proto::UdpSessionRequest;
 
-// What the worker asks for, or why that cannot be.
-std::variant<SetUp, std::string> set_up_of(const UdpSessionRequest& request, const Passage& passage) {
+// Parses a request; returns an error message if it is invalid.
+std::variant<SessionRequest, std::string> parse_request(const UdpSessionRequest& request,
+                                                        const AuthenticatedCall& call) {
   Terms terms;
-  if (!passage.terms.empty() && !terms.read(passage.terms)) return "the terms of the set-up are not understood";
+  if (!call.terms.empty() && !terms.read(call.terms))
+    return "invalid terms in the metadata; do switch and worker have the same version?";
   if (terms.packet_elements == 0) {
     if (request.packet_size() != switchml_proto::MTU_256 && request.packet_size() != switchml_proto::MTU_1024) {
-      return "packets carry 64 or 256 elements (packet_size MTU_256 or MTU_1024)";
+      return "packet_size must be MTU_256 or MTU_1024 (64 or 256 elements)";
     }
     terms.packet_elements = request.packet_size() == switchml_proto::MTU_256 ? 64 : 256;
   }
-  SetUp set_up;
-  set_up.job = passage.job;
-  set_up.session = request.session_id();
-  set_up.rank = request.rank();
-  set_up.workers = request.num_workers();
-  set_up.address = {request.ipv4() != 0 ? request.ipv4() : passage.visitor->remote.ipv4,
-                    static_cast<std::uint16_t>(terms.port)};
-  set_up.packet_elements = terms.packet_elements;
-  set_up.mode = terms.mode;
-  set_up.slots = terms.slots;
-  if (terms.first_operation >= 0) set_up.first_operation = static_cast<std::uint8_t>(terms.first_operation);
-  set_up.own_client = passage.terms.empty();
-  set_up.key = passage.key;
-  return set_up;
+  SessionRequest join;
+  join.job = call.job;
+  join.session = request.session_id();
+  join.rank = request.rank();
+  join.workers = request.num_workers();
+  join.address = {request.ipv4() != 0 ? request.ipv4() : call.peer->remote.ipv4,
+                  static_cast<std::uint16_t>(terms.port)};
+  join.packet_elements = terms.packet_elements;
+  join.mode = terms.mode;
+  join.slots = terms.slots;
+  if (terms.first_operation >= 0) join.first_operation = static_cast<std::uint8_t>(terms.first_operation);
+  join.is_switchml_client = call.terms.empty();
+  join.key = call.key;
+  join.salt = terms.salt;
+  return join;
 }
 
 grpc::ServerUnaryReactor* answered(grpc::CallbackServerContext* context, const grpc::Status& status) {
@@ -52,57 +55,56 @@ grpc::ServerUnaryReactor* SessionService::UdpSession(grpc::CallbackServerContext
 
 grpc::Status SessionService::open(grpc::CallbackServerContext& context, const UdpSessionRequest& request,
                                   switchml_proto::UdpSessionResponse& response) {
-  const Passage passage = gate_.pass(context, "UdpSession", request);
-  if (!passage.status.ok()) return turn_away(request.rank(), passage);
-  const auto understood = set_up_of(request, passage);
-  if (const auto* reason = std::get_if<std::string>(&understood)) return gate_.bad_request(*reason);
-  const SetUp& set_up = std::get<SetUp>(understood);
-  if (const std::string reason = objection(set_up, passage); !reason.empty()) return refuse(set_up, {reason});
-  const auto answer = sessions_.join(set_up);
-  if (const auto* refused = std::get_if<Refused>(&answer)) return refuse(set_up, *refused);
-  const auto& [admission, news, evicted] = std::get<Placed>(answer);
-  if (news) counters_.add(Event::kAdmitted);
-  if (evicted > 0) spdlog::info("ended {} session(s) that were idle, to make room for job '{}'", evicted, passage.job);
+  const AuthenticatedCall call = authenticator_.authenticate(context, "UdpSession", request);
+  if (!call.status.ok()) return log_rejection(request.rank(), call);
+  const auto understood = parse_request(request, call);
+  if (const auto* reason = std::get_if<std::string>(&understood)) return authenticator_.bad_request(*reason);
+  const SessionRequest& join = std::get<SessionRequest>(understood);
+  if (const std::string reason = objection(join, call); !reason.empty()) return refuse(join, {reason});
+  const auto answer = sessions_.join(join);
+  if (const auto* refused = std::get_if<Refused>(&answer)) return refuse(join, *refused);
+  const auto& [admission, changed, evicted] = std::get<Placed>(answer);
+  if (changed) counters_.add(Event::kAdmitted);
+  if (evicted > 0) spdlog::info("evicted {} idle session(s) for job '{}'", evicted, call.job);
   context.AddTrailingMetadata(kAdmission, write_admission(admission));
   response.set_session_id(request.session_id());
-  response.set_ipv4(places_.data != 0 ? places_.data : passage.visitor->local.ipv4);
-  response.set_mac(hardware_address(response.ipv4()));  // where SwitchML's DPDK clients send frames
-  spdlog::log(news ? spdlog::level::info : spdlog::level::debug,
-              "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots, operations from {}", passage.job,
-              request.session_id(), request.rank(), request.num_workers(), set_up.address.describe(), admission.slots,
+  response.set_ipv4(places_.data != 0 ? places_.data : call.peer->local.ipv4);
+  response.set_mac(hardware_address(response.ipv4()));  // SwitchML's DPDK clients send frames there
+  spdlog::log(changed ? spdlog::level::info : spdlog::level::debug,
+              "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots, operations from {}", call.job,
+              request.session_id(), request.rank(), request.num_workers(), join.address.describe(), admission.slots,
               unsigned{admission.first_operation});
   return grpc::Status::OK;
 }
 
-// Results go where a worker says that it is. Who has no key could otherwise let the switch send them to anybody.
-std::string SessionService::objection(const SetUp& set_up, const Passage& passage) const {
-  const std::uint32_t from = passage.visitor->remote.ipv4;
-  const std::uint32_t to = set_up.address.ipv4;
-  if (set_up.key != nullptr || places_.multihomed || to == from) return "";
+// Results go to the address that the worker names. Without this check, a caller without a key could direct them to any
+// host.
+std::string SessionService::objection(const SessionRequest& request, const AuthenticatedCall& call) const {
+  const std::uint32_t from = call.peer->remote.ipv4;
+  const std::uint32_t to = request.address.ipv4;
+  if (request.key != nullptr || places_.multihomed || to == from) return "";
   if (is_own_address(from) && is_own_address(to)) return "";
-  return "a worker that sets itself up from " + aggregation::Address{from, 0}.describe() + " wants its packets at " +
-         set_up.address.describe() +
-         ", which only a job with a key may (--jobs), or everybody where the switch is started with --multihomed";
+  return "a worker that joins from " + aggregation::Address{from, 0}.describe() + " requests results at " +
+         request.address.describe() + "; this requires a job key (--jobs) or a switch with --multihomed";
 }
 
-grpc::Status SessionService::refuse(const SetUp& set_up, const Refused& refused) {
-  warn("refused set-up: job '" + set_up.job + "' rank " + std::to_string(set_up.rank) + ": " + refused.reason);
-  return refused.no_room ? gate_.no_room(refused.reason) : gate_.bad_request(refused.reason);
+grpc::Status SessionService::refuse(const SessionRequest& request, const Refused& refused) {
+  warn("refused request: job '" + request.job + "' rank " + std::to_string(request.rank) + ": " + refused.reason);
+  return refused.no_room ? authenticator_.no_room(refused.reason) : authenticator_.bad_request(refused.reason);
 }
 
-grpc::Status SessionService::turn_away(std::uint32_t rank, const Passage& passage) {
-  const std::string line = "refused set-up: job '" + passage.job + "' rank " + std::to_string(rank) + " from " +
-                           (passage.visitor ? passage.visitor->remote.describe() : "?") + ": " +
-                           passage.status.error_message();
-  if (passage.status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-    spdlog::debug("{}", line);  // challenged, as everybody is who has a key
+grpc::Status SessionService::log_rejection(std::uint32_t rank, const AuthenticatedCall& call) {
+  const std::string line = "refused request: job '" + call.job + "' rank " + std::to_string(rank) + " from " +
+                           (call.peer ? call.peer->remote.describe() : "?") + ": " + call.status.error_message();
+  if (call.status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+    spdlog::debug("{}", line);  // a challenge, which is normal
   } else {
     warn(line);
   }
-  return passage.status;
+  return call.status;
 }
 
-// Who is refused can come again at once, and often.
+// Rate-limited, because refused clients may retry often.
 void SessionService::warn(const std::string& line) {
   if (const auto passed = refusals_.pass(line, LogLimit::Clock::now())) spdlog::warn("{}", *passed);
 }
@@ -110,20 +112,20 @@ void SessionService::warn(const std::string& line) {
 grpc::ServerUnaryReactor* SessionService::RdmaSession(grpc::CallbackServerContext* context,
                                                       const switchml_proto::RdmaSessionRequest* request,
                                                       switchml_proto::RdmaSessionResponse* /*response*/) {
-  const Passage passage = gate_.pass(*context, "RdmaSession", *request);
-  if (!passage.status.ok()) return answered(context, passage.status);
-  return answered(context, {grpc::StatusCode::UNIMPLEMENTED,
-                            "weft-switch: it sums UDP packets, not RDMA messages; use backend = udp or dpdk"});
+  const AuthenticatedCall call = authenticator_.authenticate(*context, "RdmaSession", *request);
+  if (!call.status.ok()) return answered(context, call.status);
+  return answered(context,
+                  {grpc::StatusCode::UNIMPLEMENTED, "weft-switch: RDMA is not supported; use backend = udp or dpdk"});
 }
 
 grpc::ServerUnaryReactor* MembershipService::Leave(grpc::CallbackServerContext* context,
                                                    const weft_switch::LeaveRequest* request,
                                                    weft_switch::LeaveResponse* /*response*/) {
-  const Passage passage = gate_.pass(*context, "Leave", *request);
-  if (passage.status.ok() && sessions_.leave(request->session_id(), request->rank(), passage.job)) {
-    spdlog::info("ended job '{}' session {:016x}: all workers have left", passage.job, request->session_id());
+  const AuthenticatedCall call = authenticator_.authenticate(*context, "Leave", *request);
+  if (call.status.ok() && sessions_.leave(request->session_id(), request->rank(), call.job)) {
+    spdlog::info("ended job '{}' session {:016x}: all workers have left", call.job, request->session_id());
   }
-  return answered(context, passage.status);
+  return answered(context, call.status);
 }
 
 }  // namespace weft::control::rpc

@@ -1,23 +1,23 @@
-// SwitchML's Session service: a worker's set-up, answered from the switch's sessions.
+// SwitchML's Session service, and weft's Membership service.
 #pragma once
 
 #include "switchml.grpc.pb.h"
 #include "weft/control/log_limit.h"
-#include "weft/control/rpc/gate.h"
+#include "weft/control/rpc/authenticator.h"
 #include "weft/control/sessions.h"
 #include "weft_switch.grpc.pb.h"
 
 namespace weft::control::rpc {
 
 struct Places {
-  std::uint32_t data = 0;   // where packets go; 0.0.0.0: the address at which the worker reached the control plane
-  bool multihomed = false;  // whether workers without a key may have packets from elsewhere than their set-up
+  std::uint32_t data = 0;  // destination of packets; 0.0.0.0: the address at which the worker reached the control plane
+  bool multihomed = false;  // workers without a key may use another address for packets
 };
 
 class SessionService final : public switchml_proto::Session::CallbackService {
  public:
-  SessionService(Gate& gate, Sessions& sessions, Counters& counters, const Places& places)
-      : gate_(gate), sessions_(sessions), counters_(counters), places_(places) {}
+  SessionService(Authenticator& authenticator, Sessions& sessions, EventCounters& counters, const Places& places)
+      : authenticator_(authenticator), sessions_(sessions), counters_(counters), places_(places) {}
 
   grpc::ServerUnaryReactor* UdpSession(grpc::CallbackServerContext* context,
                                        const switchml_proto::UdpSessionRequest* request,
@@ -30,29 +30,30 @@ class SessionService final : public switchml_proto::Session::CallbackService {
   [[nodiscard]] grpc::Status open(grpc::CallbackServerContext& context,
                                   const switchml_proto::UdpSessionRequest& request,
                                   switchml_proto::UdpSessionResponse& response);
-  // Of what was understood: why it is not admitted; empty if it is.
-  [[nodiscard]] std::string objection(const SetUp& set_up, const Passage& passage) const;
-  [[nodiscard]] grpc::Status refuse(const SetUp& set_up, const Refused& refused);
-  // The same for who did not pass the gate.
-  [[nodiscard]] grpc::Status turn_away(std::uint32_t rank, const Passage& passage);
+  // Returns the reason why a valid request is refused, or an empty text.
+  [[nodiscard]] std::string objection(const SessionRequest& request, const AuthenticatedCall& call) const;
+  [[nodiscard]] grpc::Status refuse(const SessionRequest& request, const Refused& refused);
+  // Logs a call that failed authentication.
+  [[nodiscard]] grpc::Status log_rejection(std::uint32_t rank, const AuthenticatedCall& call);
   void warn(const std::string& line);
 
-  Gate& gate_;
+  Authenticator& authenticator_;
   Sessions& sessions_;
-  Counters& counters_;
+  EventCounters& counters_;
   Places places_;
   LogLimit refusals_;
 };
 
-// weft's own addition.
+// weft's extension of SwitchML's services.
 class MembershipService final : public weft_switch::Membership::CallbackService {
  public:
-  MembershipService(Gate& gate, Sessions& sessions) : gate_(gate), sessions_(sessions) {}
+  MembershipService(Authenticator& authenticator, Sessions& sessions)
+      : authenticator_(authenticator), sessions_(sessions) {}
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const weft_switch::LeaveRequest* request,
                                   weft_switch::LeaveResponse* response) override;
 
  private:
-  Gate& gate_;
+  Authenticator& authenticator_;
   Sessions& sessions_;
 };
 

@@ -1,15 +1,16 @@
-// SwitchML's Sync service: barrier and broadcast among a job's workers.
+// SwitchML's Sync service: barrier and broadcast for the workers of a job.
 #pragma once
 
 #include "switchml.grpc.pb.h"
-#include "weft/control/meetings.h"
-#include "weft/control/rpc/gate.h"
+#include "weft/control/rendezvous.h"
+#include "weft/control/rpc/authenticator.h"
 
 namespace weft::control::rpc {
 
 class SyncService final : public switchml_proto::Sync::CallbackService {
  public:
-  SyncService(Gate& gate, Meetings& meetings) : gate_(gate), meetings_(meetings) {}
+  SyncService(Authenticator& authenticator, Rendezvous& rendezvous)
+      : authenticator_(authenticator), rendezvous_(rendezvous) {}
 
   grpc::ServerUnaryReactor* Barrier(grpc::CallbackServerContext* context, const switchml_proto::BarrierRequest* request,
                                     switchml_proto::BarrierResponse* response) override;
@@ -18,8 +19,8 @@ class SyncService final : public switchml_proto::Sync::CallbackService {
                                       switchml_proto::BroadcastResponse* response) override;
 
  private:
-  Gate& gate_;
-  Meetings& meetings_;
+  Authenticator& authenticator_;
+  Rendezvous& rendezvous_;
 };
 
 }  // namespace weft::control::rpc

@@ -1,0 +1,1 @@
+// The source that cmake/WeftLibrary.cmake compiles to obtain the precompiled header of torch.

@@ -1,1 +1,0 @@
-"""What ``weft report`` and ``weft compare`` build their pages from: HTML that always escapes, charts as inline SVG."""

@@ -1,0 +1,1 @@
+"""HTML pages of ``weft report`` and ``weft compare``: escaped markup, and charts as inline SVG."""

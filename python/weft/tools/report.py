@@ -1,0 +1,166 @@
+"""``weft report runs/a`` writes runs/a/report.html, a self-contained page with curves, tables and pictures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from weft.tools._report.chart import Curve, line_chart
+from weft.tools._report.markup import Markup, element, number, table
+from weft.tools._report.page import page, section
+from weft.tools._report.pictures import KINDS, kind_of, picture
+from weft.tools._report.timeline import read_spans, thread_names, timeline
+from weft.tools._run import Run, RunError, Scalar
+
+__all__ = ["render", "write"]
+
+MOST_CARDS = 8
+
+
+def render(run: Run) -> str:
+    """Returns the page as HTML. The page lists missing and damaged parts of the run."""
+    sections = [
+        _cards(run.curves),
+        _curves(run.curves),
+        _facts(run.facts),
+        _split(run.split),
+        *_pictures(run),
+        _timeline(run),
+        _config(run.config),
+    ]
+    problems = _problems(run.problems)
+    return page(run.name, _subtitle(run), [part for part in [*sections, problems] if part])
+
+
+def write(folder: Path, target: Path | None = None) -> tuple[Path, list[str]]:
+    """Writes the page to ``target`` (default: report.html in the folder); returns its path and the run's problems.
+
+    Raises RunError if ``folder`` is not a run folder, and OSError if the page cannot be written.
+    """
+    run = Run(folder)
+    text = render(run)
+    target = target or run.folder / "report.html"
+    partial = target.with_name(target.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(target)
+    return target, run.problems
+
+
+def groups(names: Iterable[str]) -> dict[str, list[str]]:
+    """Groups curves that share a chart, such as train/loss and test/loss, by the last part of their names."""
+    result: dict[str, list[str]] = {}
+    for name in names:
+        result.setdefault(name.rsplit("/", 1)[-1], []).append(name)
+    return result
+
+
+def _subtitle(run: Run) -> str:
+    if not run.scalars:
+        return "no metrics yet"
+    begin, end = run.scalars[0].time, max(scalar.time for scalar in run.scalars)
+    last = max(scalar.step for scalar in run.scalars)
+    when = datetime.fromtimestamp(min(max(begin, 0.0), 4e9), timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{when}, {last} steps in {number(max(end - begin, 0.0), 3)} seconds"
+
+
+def _cards(curves: dict[str, list[Scalar]]) -> Markup | None:
+    if not curves:
+        return None
+    cards = [
+        element(
+            "div",
+            element("div", number(points[-1].value, 4), class_="value"),
+            element("div", name, class_="name"),
+            class_="card",
+        )
+        for name, points in list(curves.items())[:MOST_CARDS]
+    ]
+    return element("div", *cards, class_="cards")
+
+
+def _curves(curves: dict[str, list[Scalar]]) -> Markup | None:
+    if not curves:
+        return None
+    # Cards already show single values; draw them only if there is nothing else.
+    drawn = [name for name in curves if len(curves[name]) > 1] or list(curves)
+    charts = [
+        line_chart(title, [Curve(name, [(p.step, p.value) for p in curves[name]]) for name in names])
+        for title, names in groups(drawn).items()
+    ]
+    return section("Curves", element("div", *charts, class_="charts"))
+
+
+def _facts(facts: dict[str, Any] | None) -> Markup | None:
+    if not facts:
+        return None
+    return section("Run", table(["", ""], [[name, _cell(value)] for name, value in facts.items()]))
+
+
+def _split(split: Any) -> Markup | None:
+    if split is None:
+        return None
+    if isinstance(split, list) and split and all(isinstance(row, dict) for row in split):
+        columns = list(dict.fromkeys(str(key) for row in split for key in row))
+        return section("Split", table(columns, [[_cell(row.get(column, "")) for column in columns] for row in split]))
+    return section("Split", element("pre", json.dumps(split, indent=2, ensure_ascii=False)))
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float)) else json.dumps(value, ensure_ascii=False)
+
+
+def _pictures(run: Run) -> list[Markup]:
+    shown: dict[str, list[Markup]] = {}
+    for path in run.pictures:
+        try:
+            shown.setdefault(kind_of(path) or "", []).append(picture(path))
+        except (ValueError, TypeError, OSError) as error:
+            run.problems.append(f"pictures/{path.name}: {error}")
+    titles = {**KINDS, "": "Pictures"}
+    return [section(titles[kind], *shown[kind]) for kind in titles if kind in shown]
+
+
+def _timeline(run: Run) -> Markup | None:
+    spans = read_spans(run.trace)
+    if not spans:
+        return None
+    note = element("p", "For the whole trace, open trace.json at ui.perfetto.dev.", class_="soft")
+    return section("Timeline", note, timeline(spans, thread_names(run.trace)))
+
+
+def _config(config: str | None) -> Markup | None:
+    if config is None:
+        return None
+    return section("Experiment", element("details", element("summary", "config.yaml"), element("pre", config)))
+
+
+def _problems(problems: list[str]) -> Markup | None:
+    if not problems:
+        return None
+    items = element("ul", *(element("li", problem) for problem in problems))
+    return section("Missing from this report", element("div", items, class_="problems"))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="weft report", description="write a run as one HTML page")
+    parser.add_argument("run", type=Path, help="run folder, written by weft train")
+    parser.add_argument("--out", type=Path, help="output file (default: report.html in the run folder)")
+    chosen = parser.parse_args(arguments)
+    try:
+        target, problems = write(chosen.run, chosen.out)
+    except (RunError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for problem in problems:
+        print(f"weft report: {problem}", file=sys.stderr)
+    print(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

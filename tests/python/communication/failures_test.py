@@ -1,0 +1,191 @@
+"""Ranks that fail, exit or stall: no rank hangs, and every rank reports the reason. Each test runs a separate job."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jobs import LAUNCHER, outside_of_any_job, run
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_uncaught_exception_ends_the_job_and_is_reported_by_all_ranks(ranks: int, tmp_path: Path) -> None:
+    status, text, seconds = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        comm.all_reduce(torch.ones(1))
+        if comm.rank == 0:
+            raise ValueError("bad batch 17")
+        comm.all_reduce(torch.ones(1))
+        """,
+        ranks,
+    )
+    assert status != 0 and seconds < 60
+    assert "ValueError: bad batch 17" in text
+    assert re.search(r"PeerLost: rank 0 failed: ValueError: bad batch 17 at .*job\.py:\d+", text)
+    assert re.search(r"noticed in all_reduce called from .*job\.py:\d+", text)
+
+
+@pytest.mark.parametrize("backend", ["weft", "gloo"])
+def test_traceback_is_printed_with_a_process_group(backend: str, tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        f"""
+        import os, torch.distributed as dist
+        rank = weft.world().rank
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str({40000 + os.getpid() % 20000}))
+        dist.init_process_group("{backend}", rank=rank, world_size=weft.world().size)
+        dist.barrier()
+        if rank == 1:
+            raise ValueError("bad batch 18")
+        dist.barrier()
+        """,
+    )
+    assert status != 0
+    assert "Traceback" in text and "ValueError: bad batch 18" in text
+
+
+def test_peer_catches_the_failure_of_another_rank(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        try:
+            if comm.rank == 0:
+                raise ValueError("no data")
+            comm.recv(source=0)
+        except weft.PeerLost as lost:
+            print("rank", comm.rank, "lost", lost.rank, flush=True)
+        """,
+    )
+    assert status != 0 and "rank 1 lost 0" in text
+
+
+def test_early_exit_ends_the_job(tmp_path: Path) -> None:
+    status, text, seconds = run(
+        tmp_path,
+        """
+        import sys
+        comm = weft.world()
+        if comm.rank == 0:
+            sys.exit(3)
+        comm.all_reduce(torch.ones(1))
+        """,
+    )
+    assert status != 0 and seconds < 60
+    assert re.search(r"all_reduce\(Float\[1\], 'sum'\) called from .*job\.py:\d+", text)
+
+
+def test_timeout_names_rank_operation_and_line(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        import pathlib, time
+        comm, given_up = weft.world(), pathlib.Path(__file__).with_name("given_up")
+        weft.configure(timeout=2, warn_after=0.5)
+        comm.barrier()
+        if comm.rank == 1:
+            try:
+                comm.all_reduce(torch.ones(3))   # line 9 of the script
+            except weft.TimeoutError as error:
+                print("caught", error, flush=True)
+            given_up.touch()
+        else:
+            while not given_up.exists(): time.sleep(0.1)
+            try:
+                comm.barrier()
+            except weft.PeerLost as lost:
+                print("told", lost, flush=True)
+        weft.configure(timeout=60)
+        print("sum", comm.all_reduce(torch.ones(1)).item(), flush=True)
+        """,
+    )
+    assert status == 0, text
+    assert re.search(r"rank 1 has waited \d+ s in all_reduce called from .*job\.py:9, no message from rank 0", text)
+    assert re.search(r"caught weft.TimeoutError: rank 1 gave up after [\d.]+ s in all_reduce", text)
+    assert "told weft.PeerLost: rank 1 failed" in text
+    assert text.count("sum 2.0") == 2
+
+
+def test_receive_without_a_sender_times_out(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        weft.configure(timeout=1)
+        try:
+            comm.recv(source=(comm.rank + 1) % comm.size, tag=5)
+        except weft.TimeoutError as error:
+            print("caught", error, flush=True)
+        weft.configure(timeout=60)
+        print("sum", comm.all_reduce(torch.ones(1)).item(), flush=True)
+        """,
+    )
+    assert status == 0, text
+    assert len(re.findall(r"caught weft\.TimeoutError: rank \d gave up .* in recv called from .*job\.py:6", text)) == 2
+    assert text.count("sum 2.0") == 2
+
+
+def test_waiting_rank_is_named_if_backward_is_missing_on_one_rank(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        weft.configure(timeout=2)
+        x = torch.ones(2, requires_grad=True)
+        y = comm.all_reduce(x)
+        if comm.rank == 0:
+            weft.backward(y.sum())   # line 8
+        """,
+    )
+    assert status != 0
+    assert re.search(r"rank 0 has waited \d+ s in all_reduce called from .*job\.py:8", text), text
+
+
+def test_debug_names_the_line_that_backward_does_not_reach(tmp_path: Path) -> None:
+    status, text, _ = run(
+        tmp_path,
+        """
+        comm = weft.world()
+        x = torch.ones(2, requires_grad=True)
+        loss = comm.all_reduce(x).sum()
+        unused = comm.all_gather(x)   # line 6
+        loss.backward()
+        """,
+        WEFT_DEBUG="1",
+    )
+    assert status != 0
+    assert re.search(r"does not reach all_gather on communicator 'world' called from .*job\.py:6", text), text
+
+
+def test_program_without_errors_exits_with_status_0(tmp_path: Path) -> None:
+    status, text, _ = run(tmp_path, "weft.world().all_reduce(torch.ones(1))\nprint('end')", 3)
+    assert status == 0 and text.count("end") == 3, text
+
+
+def test_runs_on_one_rank_without_a_launcher(tmp_path: Path) -> None:
+    program = "import torch, weft; print(weft.world().all_reduce(torch.ones(1)).item())"
+    job = subprocess.run(
+        [sys.executable, "-c", program], env=outside_of_any_job(), capture_output=True, text=True, check=False
+    )
+    assert job.returncode == 0 and job.stdout.strip() == "1.0", job.stderr
+
+
+def test_doctor_command_prints_a_report_once(tmp_path: Path) -> None:
+    command = [str(LAUNCHER), "-n", "2", sys.executable, "-m", "weft.tools.doctor"]
+    job = subprocess.run(command, env=outside_of_any_job(), capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.count("MPI library") == 1 and "ranks         2" in job.stdout
+    alone = subprocess.run(command[3:], env=outside_of_any_job(), capture_output=True, text=True, check=False)
+    assert alone.returncode == 0 and "no launcher" in alone.stdout and "mpirun -n 2" in alone.stdout
+    assert "no problems found" in alone.stdout
+    threads = {**outside_of_any_job(), "OMP_NUM_THREADS": "64"}
+    slow = subprocess.run(command, env=threads, capture_output=True, text=True, check=False)
+    assert slow.returncode == 1 and "set OMP_NUM_THREADS=" in slow.stdout
+    wrong = subprocess.run(
+        [*command[3:], "--foo"], env=outside_of_any_job(), capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2 and "--foo" in wrong.stderr

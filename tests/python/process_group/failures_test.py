@@ -1,0 +1,291 @@
+"""Failures of a torch.distributed group: absent, exiting and disagreeing ranks. Each test runs a separate job."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jobs
+import pytest
+from process_group.default_group import BACKEND, free_port, not_gloo
+
+# The start of each job; `start` is init_process_group.
+PREAMBLE = """
+import time
+from datetime import timedelta
+import torch.distributed as dist
+from process_group.default_group import start
+
+def attempt(run):
+    start_time = time.monotonic()
+    try:
+        run()
+        print(f"[{rank}] nothing happened", flush=True)
+    except RuntimeError as error:
+        print(f"[{rank}] after {time.monotonic() - start_time:.1f} s: {' '.join(str(error).split())}", flush=True)
+
+def store():
+    return dist.distributed_c10d._get_default_store()
+
+def end():
+    store().set("the end", "")
+
+def stay_away():  # until another rank calls end()
+    store().wait(["the end"], timedelta(minutes=5))
+
+rank, size = weft.world().rank, weft.world().size
+"""
+
+
+def run(path: Path, program: str, ranks: int = 2, **environment: str) -> tuple[int, str, float]:
+    here = str(Path(__file__).parents[1])
+    return jobs.run(path, PREAMBLE + program, ranks, PYTHONPATH=here, **environment)
+
+
+def told(text: str, rank: int) -> tuple[float, str]:
+    """Returns the time and the text of the exception on a rank."""
+    line = re.search(rf"\[{rank}\] after ([\d.]+) s: (.*)", text)
+    assert line, text
+    return float(line[1]), line[2]
+
+
+CALLS = {
+    "all_reduce": "dist.all_reduce(torch.ones(3), group=group)",
+    "all_reduce of much": "dist.all_reduce(torch.ones(1 << 20), group=group)",
+    "broadcast": "dist.broadcast(torch.ones(1 << 20), 1, group=group)",
+    "all_gather": "dist.all_gather([torch.ones(3) for _ in range(size)], torch.ones(3), group=group)",
+    "reduce_scatter": "dist.reduce_scatter_single(torch.ones(3), torch.ones(3 * size), group=group)",
+    "all_to_all": "dist.all_to_all_single(torch.ones(size), torch.ones(size), group=group)",
+    "barrier": "dist.barrier(group=group)",
+    "recv": "dist.recv(torch.ones(3), 1, group=group)",
+}
+
+
+def test_timeout_names_the_operation(tmp_path: Path) -> None:
+    """Each operation has its own group, which is unusable afterwards; the world remains usable."""
+    attempts = "".join(f"    attempt(lambda group=groups[{i}]: {call})\n" for i, call in enumerate(CALLS.values()))
+    program = f"""
+start()
+groups = [dist.new_group(timeout=timedelta(seconds=1)) for _ in range({len(CALLS)})]
+for group in groups:
+    dist.barrier(group)
+if rank == 0:
+{attempts}
+x = torch.ones(1)
+dist.all_reduce(x)
+print("sum", x.item(), flush=True)
+"""
+    _, text, _ = run(tmp_path, program)
+    attempted = re.findall(r"\[0\] after ([\d.]+) s: (.*)", text)
+    assert len(attempted) == len(CALLS), text
+    for name, (when, what) in zip(CALLS, attempted, strict=True):
+        assert 0.8 < float(when) < 60
+        assert BACKEND == "gloo" or (name.split()[0] in what and re.search(r"(?i)timeout|timed out", what)), what
+    assert text.count("sum 2.0") == 2
+
+
+def test_failure_reaches_every_other_rank(tmp_path: Path) -> None:
+    program = """
+start(timeout=timedelta(seconds=2))
+dist.barrier()
+if rank != 1:
+    attempt(lambda: dist.all_reduce(torch.ones(3)))
+    store().set(f"told {rank}", "")
+else:
+    store().wait([f"told {other}" for other in (0, 2, 3)], timedelta(minutes=5))
+"""
+    _, text, _ = run(tmp_path, program, ranks=4)
+    for rank in (0, 2, 3):
+        _, what = told(text, rank)
+        assert BACKEND == "gloo" or "all_reduce" in what
+
+
+@not_gloo
+def test_failed_group_is_not_reused(tmp_path: Path) -> None:
+    program = """
+start()
+short = dist.new_group(timeout=timedelta(seconds=1))
+dist.barrier(short)
+if rank == 0:
+    attempt(lambda: dist.all_reduce(torch.ones(3), group=short))
+    attempt(lambda: dist.broadcast(torch.ones(3), 0, group=short))
+dist.barrier()
+"""
+    _, text, _ = run(tmp_path, program)
+    first, second = re.findall(r"\[0\] after [\d.]+ s: (.*)", text)
+    assert "all_reduce" in first
+    assert "broadcast" not in second and "all_reduce" in second  # reports the original failure
+
+
+def test_timeout_is_raised_by_work_and_future(tmp_path: Path) -> None:
+    program = """
+start(timeout=timedelta(seconds=2))
+dist.barrier()
+if rank == 0:
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    attempt(work.wait)
+    attempt(work.get_future().wait)
+    print("completed", work.is_completed(), "exception", work.exception() is not None, flush=True)
+    end()
+else:
+    stay_away()
+"""
+    _, text, _ = run(tmp_path, program)
+    assert len(re.findall(r"\[0\] after", text)) == 2 and "nothing happened" not in text
+    if BACKEND != "gloo":
+        assert "completed True exception True" in text
+        assert all("all_reduce" in line for line in re.findall(r"\[0\] after.*", text))
+
+
+@not_gloo
+def test_call_can_have_its_own_timeout(tmp_path: Path) -> None:
+    program = """
+start()
+dist.barrier()
+if rank == 0:
+    attempt(lambda: dist.barrier(timeout=timedelta(seconds=1)))
+    end()
+else:
+    stay_away()
+"""
+    _, text, _ = run(tmp_path, program)
+    when, what = told(text, 0)
+    assert when < 60 and "barrier" in what  # the timeout of the group is half an hour
+
+
+@pytest.mark.parametrize("wait_all_ranks", [False, True])
+def test_monitored_barrier_names_missing_ranks(wait_all_ranks: bool, tmp_path: Path) -> None:
+    """Uses the method of the group, because torch.distributed.monitored_barrier accepts only the name gloo."""
+    program = f"""
+start()
+limit = timedelta(seconds=2)
+dist.group.WORLD.monitored_barrier(timedelta(minutes=1))
+if rank == 0:
+    attempt(lambda: dist.group.WORLD.monitored_barrier(limit, wait_all_ranks={wait_all_ranks}))
+    end()
+else:
+    stay_away()
+"""
+    _, text, _ = run(tmp_path, program, ranks=3)
+    _, what = told(text, 0)
+    assert re.search(r"(?i)monitored.?barrier", what)
+    assert re.search(r"(?i)ranks? 1, 2\b" if wait_all_ranks else r"(?i)rank 1\b", what), what
+
+
+@not_gloo
+def test_monitored_barrier_result_reaches_all_ranks(tmp_path: Path) -> None:
+    """Regression: ranks that arrived early timed out before rank 0, and late ranks never got its result."""
+    program = """
+start()
+group = dist.group.WORLD
+group.monitored_barrier(timedelta(minutes=1))
+if rank == 0:
+    time.sleep(3)
+if rank == 1:
+    stay_away()
+attempt(lambda: group.monitored_barrier(timedelta(seconds=6)))
+if rank == 0:
+    end()
+group.monitored_barrier(timedelta(minutes=1))
+print("met again", flush=True)
+"""
+    _, text, _ = run(tmp_path, program, ranks=3)
+    assert re.search("Rank 1 failed to pass monitoredBarrier", told(text, 0)[1]), text
+    for rank in (1, 2):
+        said = f"Rank {rank} successfully reached monitoredBarrier.*not all ranks arrived in time"
+        assert re.search(said, told(text, rank)[1]), text
+    assert text.count("met again") == 3, text
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_exits_without_destroying_groups(ranks: int, tmp_path: Path) -> None:
+    program = """
+start()
+sub = dist.new_group()
+dist.all_reduce(torch.ones(1000), group=sub, async_op=True)
+dist.all_reduce(torch.ones(1))
+print("end", flush=True)
+"""
+    status, text, seconds = run(tmp_path, program, ranks)
+    assert status == 0 and text.count("end") == ranks and seconds < 60, text
+
+
+def test_group_can_be_destroyed_and_recreated(tmp_path: Path) -> None:
+    program = """
+for _ in range(3):
+    start()
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    print("sum", x.item(), flush=True)
+"""
+    status, text, _ = run(tmp_path, program)
+    assert status == 0 and text.count("sum 2.0") == 6, text
+
+
+def test_use_after_destruction_raises(tmp_path: Path) -> None:
+    program = """
+start()
+group = dist.group.WORLD
+dist.barrier()
+dist.destroy_process_group()
+try:
+    dist.all_reduce(torch.ones(1))
+except ValueError as error:
+    print("told", error, flush=True)
+"""
+    status, text, _ = run(tmp_path, program)
+    assert status == 0 and text.count("told Default process group has not been initialized") == 2, text
+
+
+@pytest.mark.parametrize("other", ["dist.broadcast(torch.ones(3), 0)", "dist.all_reduce(torch.ones(4))"])
+def test_torch_finds_mismatches_in_debug_mode(other: str, tmp_path: Path) -> None:
+    program = f"""
+start(timeout=timedelta(seconds=20))
+dist.barrier()
+attempt(lambda: dist.all_reduce(torch.ones(3)) if rank == 0 else {other})
+"""
+    _, text, _ = run(tmp_path, program, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    for rank in range(2):
+        assert re.search(r"Detected mismatch between collectives on ranks|shapes", told(text, rank)[1]), text
+
+
+@not_gloo
+def test_messages_are_not_mismatches_in_debug_mode(tmp_path: Path) -> None:
+    """Only two of the ranks take part in them."""
+    program = """
+start(timeout=timedelta(seconds=20))
+if rank < 2:
+    dist.batch_isend_irecv([dist.P2POp(dist.irecv if rank else dist.isend, torch.ones(1), 1 - rank)])[0].wait()
+x = torch.ones(1)
+dist.all_reduce(x)
+print("sum", x.item(), flush=True)
+"""
+    status, text, _ = run(tmp_path, program, ranks=3, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    assert status == 0 and text.count("sum 3.0") == 3, text
+
+
+def start_without_mpi(**variables: str) -> subprocess.Popen[str]:
+    program = "import weft, torch.distributed as dist; dist.init_process_group('weft')"
+    environment = {**jobs.outside_of_any_job(), **variables}
+    return subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def check_says_how_to_start(process: subprocess.Popen[str]) -> None:
+    _, text = process.communicate(timeout=100)
+    assert process.returncode != 0 and "mpirun -n" in text, text
+
+
+@not_gloo
+def test_started_by_torchrun() -> None:
+    """torchrun sets all variables that torch's store needs, so the backend must raise."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for process in [start_without_mpi(RANK=str(rank), **shared) for rank in range(2)]:
+        check_says_how_to_start(process)
+
+
+@not_gloo
+def test_started_without_a_launcher() -> None:
+    check_says_how_to_start(start_without_mpi())

@@ -1,0 +1,29 @@
+// Authentication of the extended packets that one sender sends; docs/aggregation-protocol.md states the construction.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "weft/aggregation/packet/gmac.h"
+
+namespace weft::aggregation {
+
+class PacketMac {
+ public:
+  // Without a key: tags are zero and take no time.
+  PacketMac() = default;
+  // An all-zero session key is no key.
+  PacketMac(const SessionKey& key, const Sender& sender);
+
+  // Writes the tag into the last bytes of an extended packet whose header and body are complete.
+  void seal(std::span<std::byte> packet);
+  // Whether an extended packet, which decode() has accepted, carries this sender's tag. Runs in constant time.
+  [[nodiscard]] bool verify(std::span<const std::byte> packet);
+
+ private:
+  [[nodiscard]] Tag tag_of(std::span<const std::byte> packet);
+
+  std::optional<Gmac> gmac_;
+};
+
+}  // namespace weft::aggregation

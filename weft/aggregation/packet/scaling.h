@@ -1,0 +1,22 @@
+// Loops over the floats of a packet, with AVX2 if available.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "weft/aggregation/packet/block_float.h"
+
+namespace weft::aggregation::scaling {
+
+[[nodiscard]] BlockRange range_of(std::span<const float> block);
+
+// Whether 2^exponent is a normal float, so that multiplying by it only shifts the exponent.
+[[nodiscard]] constexpr bool fits_float(int exponent) { return exponent >= -126 && exponent <= 127; }
+
+// Rounds block * 2^exponent to the nearest integers, ties to even. Requires fits_float(exponent) and results below
+// 2^31.
+void quantise(std::span<const float> block, int exponent, std::span<std::int32_t> out);
+// Rounds sums * 2^exponent to the nearest floats, ties to even; overflow gives Inf. Requires fits_float(exponent).
+void dequantise(std::span<const std::int32_t> sums, int exponent, std::span<float> out);
+
+}  // namespace weft::aggregation::scaling

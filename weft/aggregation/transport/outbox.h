@@ -1,0 +1,70 @@
+// Outgoing packets. Consecutive packets of equal size to the same receivers can be sent in one system call.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/aggregation/packet/address.h"
+
+namespace weft::aggregation {
+
+class Outbox {
+ public:
+  using Packet = std::span<const std::byte>;
+
+  // Adds a packet for these receivers and returns its memory, which the caller fills.
+  [[nodiscard]] std::span<std::byte> add(std::span<const Route> receivers, std::size_t size);
+  [[nodiscard]] std::span<std::byte> add(const Route& receiver, std::size_t size) { return add({&receiver, 1}, size); }
+  // Adds a packet without copying it. The caller keeps it unchanged until clear().
+  void add_kept(const Route& receiver, Packet packet) { append({&receiver, 1}, packet); }
+  void clear();
+
+  [[nodiscard]] bool empty() const { return packets_.empty(); }
+  [[nodiscard]] std::size_t size() const { return packets_.size(); }
+
+  // Calls visit(receivers, packets) for runs of consecutive packets of equal size to the same receivers. A run has at
+  // most `most` packets and `bytes` bytes. Runs have about equal length: 64 packets are sent as 32 + 32 rather than
+  // 63 + 1, which costs the same but lets the receivers start earlier.
+  template <class Visit>
+  void for_each_run(std::size_t most, std::size_t bytes, Visit&& visit) const {
+    for (std::size_t i = 0; i < packets_.size();) {
+      const std::size_t fitting =
+          std::clamp<std::size_t>(bytes / std::max<std::size_t>(packets_[i].size(), 1), 1, most);
+      for (std::size_t left = alike(i), runs = (left + fitting - 1) / fitting; runs > 0; --runs) {
+        const std::size_t length = (left + runs - 1) / runs;
+        visit(receivers_of(i), std::span(packets_).subspan(i, length));
+        i += length;
+        left -= length;
+      }
+    }
+  }
+
+ private:
+  struct Receivers {
+    std::size_t first;
+    std::size_t count;
+    friend bool operator==(const Receivers&, const Receivers&) = default;
+  };
+
+  void append(std::span<const Route> receivers, Packet packet);
+  [[nodiscard]] std::byte* reserve(std::size_t size);
+  [[nodiscard]] std::span<const Route> receivers_of(std::size_t packet) const {
+    return std::span(routes_).subspan(receivers_[packet].first, receivers_[packet].count);
+  }
+  // Number of consecutive packets with the size and receivers of packet `first`.
+  [[nodiscard]] std::size_t alike(std::size_t first) const;
+
+  std::vector<Packet> packets_;
+  std::vector<Receivers> receivers_;  // per packet
+  std::vector<Route> routes_;
+  // Memory blocks; they never move and are reused after clear().
+  std::vector<std::unique_ptr<std::byte[]>> pieces_;
+  std::size_t piece_ = 0;  // index of the current block
+  std::size_t used_ = 0;   // bytes used in the current block
+};
+
+}  // namespace weft::aggregation

@@ -1,0 +1,134 @@
+// The context of one collective call on this rank: its communicator, its autograd state and the agreement of all ranks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/mpi/communicator.h"
+#include "weft/mpi/error.h"
+#include "weft/mpi/fingerprint.h"
+#include "weft/mpi/waiter.h"
+
+namespace weft::collective {
+
+// Autograd state of a call. The autograd kernel creates it around the communicating kernel, which stores the agreement
+// in it.
+class GradientCall {
+ public:
+  explicit GradientCall(const at::Tensor& input);
+  ~GradientCall();
+  GradientCall(const GradientCall&) = delete;
+  GradientCall& operator=(const GradientCall&) = delete;
+
+  // The innermost GradientCall of this thread; null below autograd.
+  [[nodiscard]] static GradientCall* current() noexcept;
+
+  // True if the input of any rank requires grad: every rank then records the operation. Without an agreement (while
+  // tracing, when no rank communicates) only this rank's input counts.
+  [[nodiscard]] bool recording() const noexcept;
+  // True if the input of any rank has a forward-mode derivative.
+  [[nodiscard]] bool has_tangent() const noexcept;
+  // False while tracing: the tracer orders its graph itself.
+  [[nodiscard]] bool on_tape() const noexcept { return outcome_.has_value(); }
+  // Sizes of the ranks' pieces, which the adjoint needs. The communicating kernel sets them; absent while tracing.
+  std::optional<std::vector<std::int64_t>> sizes;
+
+ private:
+  friend class CollectiveCall;
+  GradientCall* outer_;
+  bool wants_grad_ = false;
+  bool has_tangent_ = false;
+  std::optional<mpi::AgreementResult> outcome_;
+};
+
+// Hash of the properties of a call that must be equal on all ranks.
+class Signature {
+ public:
+  explicit Signature(std::string_view name) noexcept : fingerprint_(name) {}
+  Signature& add(std::string_view text) noexcept;
+  Signature& add(std::int64_t value) noexcept;
+  Signature& add(at::IntArrayRef values) noexcept;
+  // Adds the dtype and all sizes except the size of dimension `except_dim`.
+  Signature& add(const at::Tensor& x, std::int64_t except_dim = -1) noexcept;
+  [[nodiscard]] std::uint64_t value() const noexcept { return fingerprint_.value(); }
+
+ private:
+  mpi::Fingerprint fingerprint_;
+};
+
+// A call of a collective operation. It finds the communicator, runs this rank's argument checks and makes the ranks
+// agree on the call before they send data.
+class CollectiveCall {
+ public:
+  // `name`: a string literal. `comm`: the id of the communicator. Throws if the communicator is closed or unknown.
+  CollectiveCall(const char* name, std::int64_t comm);
+
+  [[nodiscard]] const std::shared_ptr<Communicator>& communicator() const noexcept { return communicator_; }
+  [[nodiscard]] int rank() const noexcept { return communicator_->rank(); }
+  [[nodiscard]] int size() const noexcept { return communicator_->size(); }
+  [[nodiscard]] mpi::CommView channel() const { return communicator_->channel(direction_); }
+  [[nodiscard]] mpi::Direction direction() const noexcept { return direction_; }
+
+  // Runs this rank's argument checks. agree() throws their exception on all ranks.
+  template <class Checks>
+  void check(Checks&& checks) {
+    try {
+      checks();
+    } catch (const std::exception& error) {
+      store_failure(error);
+    }
+  }
+
+  // Collective. Throws on all ranks if a check failed, or if the signatures or grad modes differ. `describe` returns
+  // this rank's text for the error message. The smallest and largest `value` of all ranks are part of the result.
+  template <class Describe>
+  mpi::AgreementResult agree(const Signature& signature, std::int64_t value, Describe&& describe) {
+    const mpi::AgreementResult outcome = exchange(signature, value);
+    if (!problem_.empty() || !outcome.same_call()) throw_mismatch(problem_.empty() ? describe() : std::string());
+    if (outcome.any_wants_grad && outcome.any_grad_disabled) throw_grad_mode_mismatch(describe());
+    return outcome;
+  }
+
+ private:
+  void store_failure(const std::exception& error);
+  mpi::AgreementResult exchange(const Signature& signature, std::int64_t value);
+  [[noreturn]] void throw_mismatch(const std::string& description);
+  [[noreturn]] void throw_grad_mode_mismatch(const std::string& description);
+
+  const char* name_;
+  std::shared_ptr<Communicator> communicator_;
+  mpi::OperationScope operation_;
+  mpi::Direction direction_;
+  std::string problem_;
+  std::exception_ptr exception_;
+};
+
+// Discards the operations recorded on the current tape.
+void discard_recorded() noexcept;
+
+// Runs code that may wait for other ranks. A lost peer or a timeout interrupts the ranks at different operations, so
+// their tapes no longer match: both discard the recorded operations before the exception propagates.
+template <class Run>
+decltype(auto) interruptible(Run&& run) {
+  try {
+    return run();
+  } catch (const mpi::PeerLost&) {
+    discard_recorded();
+    throw;
+  } catch (const mpi::TimeoutError&) {
+    discard_recorded();
+    throw;
+  }
+}
+
+// Throws (TORCH_CHECK) unless 0 <= rank < size. `what` names the argument in the message.
+void require_rank(std::int64_t rank, int size, const char* what);
+
+}  // namespace weft::collective

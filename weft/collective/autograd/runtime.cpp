@@ -1,0 +1,65 @@
+// Process-wide functions for Python: MPI's life time, options, diagnostics and alarms.
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <chrono>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "weft/collective/device.h"
+#include "weft/mpi/communicator.h"
+#include "weft/mpi/environment.h"
+#include "weft/mpi/options.h"
+#include "weft/mpi/waiter.h"
+
+namespace weft::collective {
+namespace {
+
+void configure(double timeout, double warn_after, bool debug, bool check, bool cuda_aware, std::int64_t max_count) {
+  TORCH_CHECK_VALUE(timeout > 0 && warn_after > 0, "weft: timeout and warn_after must be greater than 0 s, got ",
+                    timeout, " and ", warn_after);
+  TORCH_CHECK_VALUE(max_count > 0, "weft: max_count must be greater than 0, got ", max_count);
+  mpi::Options options = mpi::options();
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
+  options.warn_after = std::chrono::milliseconds(static_cast<std::int64_t>(warn_after * 1000));
+  options.debug = debug;
+  options.check = check;
+  options.cuda_aware = cuda_aware;
+  options.max_count = max_count;
+  mpi::set_options(options);
+}
+
+std::tuple<double, double, bool, bool, bool, std::int64_t> configuration() {
+  const auto& options = mpi::options();
+  return {static_cast<double>(options.timeout.count()) / 1000,
+          static_cast<double>(options.warn_after.count()) / 1000,
+          options.debug,
+          options.check,
+          options.cuda_aware,
+          options.max_count};
+}
+
+// Library, standard, thread level, host and CUDA support, for weft.doctor().
+std::vector<std::string> facts() {
+  return {mpi::Environment::library_version(), mpi::Environment::standard_version(), mpi::Environment::thread_level(),
+          mpi::Environment::processor_name(), cuda_aware_report()};
+}
+
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def("initialize() -> ()", [] { mpi::Environment::ensure(); });
+  m.def("finalize() -> ()", [] { mpi::Environment::finalize(); });
+  m.def("configure(float timeout, float warn_after, bool debug, bool check, bool cuda_aware, int max_count) -> ()",
+        &configure);
+  m.def("configuration() -> (float, float, bool, bool, bool, int)", &configuration);
+  m.def("facts() -> str[]", &facts);
+  m.def("alarm(str cause) -> ()", [](std::string_view cause) { mpi::raise_alarm_everywhere(std::string(cause)); });
+}
+
+}  // namespace
+}  // namespace weft::collective
+
+// Lets Python, which cannot link C++ symbols, install the hook that finds the call site in a script.
+extern "C" __attribute__((visibility("default"))) void weft_set_call_site_hook(weft::mpi::CallSiteHook hook) {
+  weft::mpi::set_call_site_hook(hook);
+}

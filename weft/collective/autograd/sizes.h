@@ -1,0 +1,43 @@
+// Sizes of the ranks' pieces along a dimension, for operations that gather or scatter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "weft/mpi/chunks.h"
+#include "weft/mpi/communicator.h"
+
+namespace weft::collective {
+
+class CollectiveCall;
+
+using Sizes = std::vector<std::int64_t>;
+using mpi::total_of;
+
+// Returns `mine` of every rank and saves the sizes for backward. The agreement must have had `mine` as its value: if
+// all are equal, nothing is exchanged. Collective.
+[[nodiscard]] Sizes gather_sizes(const CollectiveCall& call, const mpi::AgreementResult& outcome, std::int64_t mine);
+
+// Returns the given sizes, or a balanced split of `total` into one piece per rank. Throws (TORCH_CHECK) if the given
+// sizes are invalid.
+[[nodiscard]] Sizes split_sizes(at::OptionalIntArrayRef given, std::int64_t total, int ranks);
+
+// Converts sizes along the first dimension of `front` to element counts.
+[[nodiscard]] Sizes element_counts(const Sizes& sizes, const at::Tensor& front);
+
+// The size of this rank's piece while tracing. Assumes that a symbolic total divides evenly.
+[[nodiscard]] c10::SymInt traced_piece(const c10::SymInt& total, at::OptionalIntArrayRef given,
+                                       const Communicator& communicator);
+
+// The shape of the concatenation of all ranks' tensors along `dim` while tracing. Assumes equal sizes because a traced
+// operation does not communicate.
+[[nodiscard]] std::vector<c10::SymInt> traced_whole(const at::Tensor& x, std::int64_t dim,
+                                                    const Communicator& communicator);
+
+// Stores the sizes in the current GradientCall, if any.
+void save_sizes_for_backward(const Sizes& sizes);
+
+}  // namespace weft::collective

@@ -1,0 +1,85 @@
+// The tape orders communication in backward: every recorded operation depends on its predecessor.
+//
+// The autograd node of an operation has one additional input and output besides its tensors: a token. The token is the
+// edge to the node of the predecessor. Once backward reaches an operation, it therefore runs all earlier ones in
+// reverse order, on every rank, whether or not that rank used their results. anchor() attaches the last token to a
+// tensor, so that backward from that tensor runs all recorded operations.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "weft/mpi/communicator.h"
+
+namespace weft::collective {
+
+class OperationNode;
+
+// A recorded operation. Its node owns it, and so does the tape while it is the last one.
+struct Record {
+  const char* name = "";
+  std::string site;  // source location of the call; only with Options::debug
+  std::shared_ptr<Communicator> communicator;
+  std::weak_ptr<Record> next;  // the next operation on the tape; expires with its node
+  int task = -1;               // the last backward pass that ran it
+
+  [[nodiscard]] std::string describe() const;
+};
+
+class Tape : public std::enable_shared_from_this<Tape> {
+ public:
+  // The calling thread's innermost tape.
+  [[nodiscard]] static Tape& current();
+
+  // False inside TapeScope(false): only data dependencies then order the operations.
+  [[nodiscard]] bool on() const noexcept { return on_; }
+
+  // The last token, which the next operation depends on; an invalid edge if the tape is empty.
+  [[nodiscard]] const torch::autograd::Edge& token() const noexcept { return last_; }
+  // Ends the chain in a leaf and returns the edge to it. As an input of a backward pass that computes only some
+  // gradients, the leaf keeps autograd from pruning communication. Created on demand because every node costs time.
+  [[nodiscard]] torch::autograd::Edge end_in_leaf();
+  [[nodiscard]] bool empty() const noexcept { return !last_.is_valid(); }
+  // The number of operations recorded since the last reset.
+  [[nodiscard]] std::int64_t length() const noexcept { return length_; }
+  // The thread whose operations the tape records.
+  [[nodiscard]] std::thread::id thread() const noexcept { return thread_; }
+
+  void append(OperationNode& node, torch::autograd::Edge token);
+  // Discards the chain; the next operation starts a new one.
+  void reset();
+  // Resets the tape if `record` is its last operation: backward has run it.
+  void reset_after(const Record& record);
+
+  // Raises an alarm on the communicators of all recorded operations because this rank fails.
+  void raise_alarm(const std::string& cause) noexcept;
+
+ private:
+  friend class TapeScope;
+  torch::autograd::Edge last_;
+  std::shared_ptr<Record> last_record_;
+  OperationNode* first_ = nullptr;  // kept alive by last_, which depends on it
+  std::int64_t length_ = 0;
+  std::thread::id thread_ = std::this_thread::get_id();
+  bool on_ = true;
+};
+
+// Makes this thread record to another tape while the scope is alive.
+class TapeScope {
+ public:
+  // Records to a new tape, or to none if `on` is false.
+  explicit TapeScope(bool on = true);
+  // Records to the given tape of another thread, which must wait meanwhile.
+  explicit TapeScope(std::shared_ptr<Tape> tape);
+  ~TapeScope();
+  TapeScope(const TapeScope&) = delete;
+  TapeScope& operator=(const TapeScope&) = delete;
+};
+
+}  // namespace weft::collective

@@ -1,0 +1,131 @@
+#include "weft/experiment/layers/activation.h"
+
+#include <ATen/ops/elu.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/tanh.h>
+
+#include "weft/experiment/file/neon_classes.h"
+#include "weft/experiment/layers/layer_context.h"
+#include "weft/spatial/nn/layers.h"
+
+namespace weft::experiment {
+namespace {
+
+struct NamedActivation {
+  const char* name;
+  Activation::Kind kind;
+  const char* setting = "";  // key of Activation::below
+  double otherwise = 0;
+};
+constexpr NamedActivation kActivations[] = {
+    {"linear", Activation::kLinear},
+    {"logistic", Activation::kLogistic},
+    {"sigmoid", Activation::kLogistic},
+    {"relu", Activation::kRectified},
+    {"tanh", Activation::kTanh},
+    {"gelu", Activation::kGelu},
+    {"leaky_relu", Activation::kLeakyRectified, "slope", 0.01},
+    {"elu", Activation::kElu, "alpha", 1},
+    {"silu", Activation::kSilu},
+    {"softplus", Activation::kSoftplus},
+};
+
+Activation read_setting(Fields& fields, const NamedActivation& named) {
+  if (*named.setting == '\0') return {named.kind};
+  return {named.kind, fields.number(named.setting, kNonNegative).value_or(named.otherwise)};
+}
+
+class ActivationSettings final : public LayerSettings {
+ public:
+  explicit ActivationSettings(const Activation& activation) : activation_(activation) {}
+
+  [[nodiscard]] Extent output(const LayerSizes& sizes, const LayerProblems& /*problems*/) const override {
+    return sizes.in;
+  }
+  [[nodiscard]] Activation activation() const override { return activation_; }
+  [[nodiscard]] BuiltLayer build(const LayerContext& context) const override {
+    return {spatial::nn::elementwise([a = activation_](const at::Tensor& x) { return activated(x, a); }),
+            context.inputs};
+  }
+
+ private:
+  Activation activation_;
+};
+
+// `linear` is a layer type of its own, so only the other activations are layers.
+const bool kActivationRegistered = [] {
+  for (const NamedActivation& named : kActivations) {
+    if (named.kind == Activation::kLinear) continue;
+    register_layer_type({.name = named.name,
+                         .read =
+                             [named](Fields& fields, LayerListReader&) {
+                               return std::make_shared<ActivationSettings>(read_setting(fields, named));
+                             },
+                         .short_key = named.setting});
+  }
+  return true;
+}();
+
+}  // namespace
+
+at::Tensor activated(const at::Tensor& x, const Activation& activation) {
+  switch (activation.kind) {
+    case Activation::kLogistic:
+      return at::sigmoid(x);
+    case Activation::kRectified:
+      return at::relu(x);
+    case Activation::kTanh:
+      return at::tanh(x);
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kLeakyRectified:
+      return at::leaky_relu(x, activation.below);
+    case Activation::kElu:
+      return at::elu(x, activation.below);
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kSoftplus:
+      return at::softplus(x);
+    case Activation::kLinear:
+      break;
+  }
+  return x;
+}
+
+spatial::nn::LayerPtr with_activation(spatial::nn::LayerPtr layer, const Activation& activation) {
+  if (activation.kind == Activation::kLinear) return layer;
+  auto pair = std::make_shared<spatial::nn::Sequential>();
+  pair->append(std::move(layer));
+  pair->append(spatial::nn::elementwise([activation](const at::Tensor& x) { return activated(x, activation); }));
+  return pair;
+}
+
+Activation read_activation(Fields& fields, const std::string& otherwise) {
+  std::vector<std::string> names;
+  for (const NamedActivation& known : kActivations) names.emplace_back(known.name);
+  const std::string chosen = fields.choice("activation", names).value_or(otherwise);
+  for (const NamedActivation& named : kActivations) {
+    if (named.name == chosen) return read_setting(fields, named);
+  }
+  return {};
+}
+
+Activation read_neon_activation(Fields& fields) {
+  static const std::map<std::string, Activation::Kind> table{
+      {"neon.transforms.logistic.Logistic", Activation::kLogistic},
+      {"neon.transforms.rectified.RectLin", Activation::kRectified},
+      {"neon.transforms.tanh.Tanh", Activation::kTanh},
+      {"neon.transforms.linear.Linear", Activation::kLinear},
+      {"neon.transforms.linear.Identity", Activation::kLinear}};
+  const Value* const value = fields.any("activation");
+  if (value == nullptr) return {};
+  const Fields no_keys(*value, "an activation", fields.problems());
+  return {neon_lookup(*value, "an activation", table, fields.problems()).value_or(Activation::kLinear)};
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,28 @@
+// The input and the result of building a layer of an experiment for this rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "weft/experiment/file/layer_spec.h"
+#include "weft/experiment/layers/mesh.h"
+#include "weft/spatial/nn/layer.h"
+
+namespace weft::experiment {
+
+struct LayerContext {
+  const LayerSpec& spec;
+  const LayerSizes& sizes;
+  const Mesh& mesh;
+  std::uint64_t seed;
+  std::size_t number;  // differs between layers; selects the random numbers of weights and masks
+  at::ScalarType type;
+  bool outputs_in_parts;      // a fully connected layer follows, so no rank needs the whole vector
+  spatial::LayoutPtr inputs;  // null if the input is whole on every rank
+};
+
+struct BuiltLayer {
+  spatial::nn::LayerPtr layer;
+  spatial::LayoutPtr outputs;  // null if the output is whole on every rank
+};
+
+}  // namespace weft::experiment

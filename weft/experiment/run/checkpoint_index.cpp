@@ -1,0 +1,193 @@
+#include "weft/experiment/run/checkpoint_index.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "weft/experiment/training/checkpoint_error.h"
+#include "weft/files/atomic_file.h"
+#include "weft/files/safetensors.h"
+
+namespace weft::experiment {
+namespace {
+
+using Json = nlohmann::json;
+using Sizes = std::vector<std::int64_t>;
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "weft-checkpoint";
+constexpr int kVersion = 1;
+
+std::string joined(const Sizes& sizes) {
+  std::string text;
+  for (const std::int64_t size : sizes) text += (text.empty() ? "" : ",") + std::to_string(size);
+  return text;
+}
+
+Sizes sizes_from(const std::string& text, const fs::path& file) {
+  Sizes sizes;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  while (at < end) {
+    std::int64_t size = 0;
+    const auto [next, error] = std::from_chars(at, end, size);
+    if (error != std::errc())
+      throw CheckpointError("weft: " + file.string() + " is damaged: invalid sizes '" + text + "'");
+    sizes.push_back(size);
+    at = next + 1;
+  }
+  return sizes;
+}
+
+partition::Box box_of(const Sizes& begin, const Sizes& shape) {
+  partition::Box box;
+  for (std::size_t i = 0; i < begin.size() && i < shape.size(); ++i) {
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(begin[i], shape[i], &end)) end = -1;  // outside of any tensor
+    box.ranges.push_back({begin[i], end});
+  }
+  return box;
+}
+
+Sizes begin_of(const partition::Box& box) {
+  Sizes begin;
+  for (const auto& range : box.ranges) begin.push_back(range.begin);
+  return begin;
+}
+
+struct Described {
+  Sizes whole;
+  partition::Box box;
+};
+
+Described parse_piece(const std::string& text, const fs::path& file) {
+  std::istringstream parts(text);
+  std::string whole;
+  std::string begin;
+  std::string shape;
+  std::getline(parts, whole, '/');
+  std::getline(parts, begin, '/');
+  std::getline(parts, shape, '/');
+  return {sizes_from(whole, file), box_of(sizes_from(begin, file), sizes_from(shape, file))};
+}
+
+// Checks that pieces lie inside of the tensor, do not overlap, and cover it.
+void require_covered(const std::string& name, const IndexedTensor& tensor, const fs::path& folder) {
+  const auto whole = partition::Box::whole(tensor.shape);
+  std::int64_t cells = 0;
+  for (const Piece& piece : tensor.pieces) {
+    bool inside = piece.box.dims() == whole.dims();
+    for (std::size_t i = 0; inside && i < whole.dims(); ++i) {
+      const partition::Range& range = piece.box.ranges[i];
+      inside = range.begin >= 0 && range.begin <= range.end && range.end <= whole.ranges[i].end;
+    }
+    const bool plain_name = fs::path(piece.file).filename() == piece.file;  // never read outside of the folder
+    const bool apart = std::none_of(tensor.pieces.data(), &piece, [&](const Piece& other) {
+      return inside && !other.box.intersect(piece.box).empty();
+    });
+    if (!inside || !apart || !plain_name)
+      throw CheckpointError("weft: checkpoint " + folder.string() + " is damaged: pieces of '" + name +
+                            "' overlap or lie outside of the tensor");
+    cells += piece.box.volume();
+  }
+  if (cells == whole.volume()) return;
+  throw CheckpointError("weft: checkpoint " + folder.string() + " is incomplete: it has " + std::to_string(cells) +
+                        " of " + std::to_string(whole.volume()) + " values of tensor '" + name + "'");
+}
+
+Json json_of(const IndexedTensor& tensor) {
+  Json pieces = Json::array();
+  for (const Piece& piece : tensor.pieces) {
+    pieces.push_back({{"file", piece.file}, {"offset", begin_of(piece.box)}, {"shape", piece.box.sizes()}});
+  }
+  return {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"pieces", pieces}};
+}
+
+IndexedTensor tensor_from(const Json& json) {
+  IndexedTensor tensor{json.at("dtype"), json.at("shape"), {}};
+  for (const Json& piece : json.at("pieces")) {
+    tensor.pieces.push_back({piece.at("file"), box_of(piece.at("offset"), piece.at("shape"))});
+  }
+  return tensor;
+}
+
+Json json_of(const IndexedStage& stage) {
+  return {{"kind", stage.kind}, {"layer", stage.layer}, {"epochs", stage.epochs}};
+}
+
+std::vector<IndexedStage> stages_from(const Json& list) {
+  std::vector<IndexedStage> stages;
+  for (const Json& stage : list) stages.push_back({stage.at("kind"), stage.at("layer"), stage.at("epochs")});
+  return stages;
+}
+
+}  // namespace
+
+std::string describe_piece(const Sizes& whole, const partition::Box& box) {
+  return joined(whole) + "/" + joined(begin_of(box)) + "/" + joined(box.sizes());
+}
+
+CheckpointIndex index_of_shards(const fs::path& folder) {
+  CheckpointIndex index;
+  std::vector<fs::path> shards;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") shards.push_back(entry.path());
+  }
+  std::sort(shards.begin(), shards.end());
+  for (const fs::path& path : shards) {
+    const files::SafetensorsFile file(path);
+    for (const auto& [name, info] : file.tensors()) {
+      const auto text = file.metadata().find(name);
+      if (text == file.metadata().end())
+        throw CheckpointError("weft: " + path.string() + " has no metadata for tensor '" + name + "'");
+      const Described piece = parse_piece(text->second, path);
+      IndexedTensor& tensor = index.tensors[name];
+      tensor.dtype = info.dtype;
+      tensor.shape = piece.whole;
+      tensor.pieces.push_back({path.filename().string(), piece.box});
+    }
+  }
+  for (const auto& [name, tensor] : index.tensors) require_covered(name, tensor, folder);
+  return index;
+}
+
+void write_index(const fs::path& folder, const CheckpointIndex& index) {
+  Json tensors = Json::object();
+  for (const auto& [name, tensor] : index.tensors) tensors[name] = json_of(tensor);
+  Json json{{"format", kFormat},    {"version", kVersion},      {"experiment", index.experiment},
+            {"ranks", index.ranks}, {"numbers", index.numbers}, {"tensors", tensors}};
+  if (!index.data.empty()) json["data"] = index.data;
+  for (const IndexedStage& stage : index.stages) json["stages"].push_back(json_of(stage));
+  files::write_atomically(folder / kIndexFile, json.dump(1) + "\n");
+}
+
+CheckpointIndex read_index(const fs::path& folder) {
+  std::ifstream stream(folder / kIndexFile, std::ios::binary);
+  if (!stream) throw CheckpointError("weft: " + folder.string() + " is not a checkpoint: it has no " + kIndexFile);
+  try {
+    const Json json = Json::parse(stream);
+    if (json.at("format") != kFormat || json.at("version") != kVersion) {
+      throw CheckpointError("weft: " + folder.string() + " has an unknown format; this version reads " + kFormat + " " +
+                            std::to_string(kVersion));
+    }
+    CheckpointIndex index{.experiment = json.at("experiment"), .ranks = json.at("ranks")};
+    index.stages = stages_from(json.value("stages", Json::array()));
+    index.data = json.value("data", index.data);
+    for (const auto& [name, number] : json.at("numbers").items()) {
+      // JSON has no NaN. The cost of a diverged run is stored as null.
+      index.numbers[name] = number.is_null() ? std::numeric_limits<double>::quiet_NaN() : number.get<double>();
+    }
+    for (const auto& [name, tensor] : json.at("tensors").items()) {
+      index.tensors[name] = tensor_from(tensor);
+      require_covered(name, index.tensors[name], folder);
+    }
+    return index;
+  } catch (const Json::exception& error) {
+    throw CheckpointError("weft: the index of checkpoint " + folder.string() + " is damaged: " + error.what());
+  }
+}
+
+}  // namespace weft::experiment

@@ -1,0 +1,55 @@
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <utility>
+
+#include "weft/layer_parallel/network_implementation.h"
+#include "weft/layer_parallel/state_transfer.h"
+
+namespace weft::layer_parallel {
+
+// Returns the gradient at the end of the network on the rank that starts the adjoint solve.
+Tensors LayerParallel::Implementation::gradient_at_end(const Tensors& gradients, const ForwardPass& pass) {
+  if (options.replicated) return mean_over_ranks(gradients, *communicator);
+  return send_state(gradients, 0, plan.last_rank(), codec(pass), *communicator);
+}
+
+variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<ForwardPass>& pass,
+                                                     variable_list&& gradients) {
+  TORCH_CHECK(!pass->released,
+              "weft: the graph of this LayerParallel network was freed by an earlier backward; pass retain_graph=True "
+              "to the first backward");
+  TORCH_CHECK(!c10::GradMode::is_enabled(),
+              "weft: LayerParallel does not support second derivatives (create_graph=True)");
+  if (pass->prepare) pass->prepare();
+  const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
+  require_guess_fits(options.backward, pass->shapes);
+  RandomScope random(pass->random, pass->device);
+  LayerEvaluator evaluator(layers, random);
+  Tensors sums(parameters.unique.size());
+  Tensors extra_sums(pass->extras.size());
+  const auto add = [](at::Tensor& sum, const at::Tensor& term) {
+    if (term.defined()) sum = sum.defined() ? sum.add(term) : term;
+  };
+  const auto collect = [&](std::int64_t layer, const Tensors& found) {
+    const auto& places = parameters.of_layer[layer];
+    for (std::size_t i = 0; i < places.size(); ++i) add(sums[places[i]], found[i]);
+    for (std::size_t i = 0; i < extra_sums.size(); ++i) add(extra_sums[i], found[places.size() + i]);
+  };
+  AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, options.transfers,
+                         {gradient_at_end(gradients, *pass), &pass->records, &pass->extras, keep_graph, collect});
+  statistics.backward = run_solve("backward", true, communicator->size(),
+                                  [&] { return adjoint_solver.solve(problem, options.backward); });
+
+  Tensors result;
+  if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
+  adjoint_solver.release();
+  if (options.replicated) result = broadcast_state(std::move(result), 0, codec(*pass), *communicator);
+  sum_copies(shared, parameters, sums, *communicator);
+  result.insert(result.end(), sums.begin(), sums.end());
+  result.insert(result.end(), extra_sums.begin(), extra_sums.end());
+  return result;
+}
+
+}  // namespace weft::layer_parallel

@@ -1,0 +1,250 @@
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include "weft/collective/tensor.h"
+#include "weft/mpi/collectives.h"
+#include "weft/mpi/message/exchange.h"
+#include "weft/process_group/mpi/buffers.h"
+#include "weft/process_group/mpi/group.h"
+
+namespace weft::process_group {
+namespace {
+
+using Tensors = MpiGroup::Tensors;
+
+std::int64_t bytes_of(const at::Tensor& memory) { return static_cast<std::int64_t>(memory.nbytes()); }
+
+void require_size(const Tensors& pieces, const at::Tensor& like, const char* what) {
+  for (const at::Tensor& piece : pieces) {
+    TORCH_CHECK(piece.numel() == like.numel(), "weft: ", what, " expects tensors of ", like.numel(),
+                " elements, like this rank's own, got ", piece.numel(), " in the list");
+  }
+}
+
+std::vector<std::int64_t> split_sizes(const std::vector<std::int64_t>& given, const at::Tensor& tensor, int ranks,
+                                      const char* which) {
+  const std::int64_t total = tensor.dim() == 0 ? 1 : tensor.size(0);
+  if (given.empty()) {
+    TORCH_CHECK(total % ranks == 0, "weft: all_to_all expects an ", which, " whose first dimension ", total,
+                " divides by ", ranks, " ranks, or split sizes");
+    return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), total / ranks);
+  }
+  TORCH_CHECK(static_cast<int>(given.size()) == ranks, "weft: all_to_all expects one ", which,
+              " split size for each of ", ranks, " ranks, got ", given.size());
+  std::int64_t sum = 0;
+  for (const std::int64_t size : given) {
+    TORCH_CHECK(size >= 0, "weft: all_to_all expects ", which, " split sizes of at least 0, got ", size);
+    sum += size;
+  }
+  TORCH_CHECK(sum == total, "weft: all_to_all expects ", which, " split sizes that add up to ", total, ", got ", sum);
+  return given;
+}
+
+std::function<void()> delivery(std::vector<OutputBuffer> targets) {
+  return [targets = std::move(targets)] { deliver_all(targets); };
+}
+
+}  // namespace
+
+MpiGroup::WorkPtr MpiGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  const at::Tensor& tensor = only(tensors, "broadcast");
+  require_root(opts.rootRank, "broadcast");
+  return launch(settings(c10d::OpType::BROADCAST, "weft:broadcast", opts), [&] {
+    const bool is_root = rank_ == opts.rootRank;
+    const OutputBuffer target = is_root ? in_place_buffer(tensor) : output_buffer(tensor);
+    mpi::Request request(collective::keep_alive(target.memory));
+    mpi::broadcast_start(target.data(), target.memory.numel(), collective::datatype_of(tensor.scalar_type()),
+                         static_cast<int>(opts.rootRank), comm(), request);
+    Task task;
+    task.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
+    if (!is_root) task.deliver = delivery({target});
+    task.inputs = {tensor};
+    task.outputs = {tensor};
+    return task;
+  });
+}
+
+Task MpiGroup::all_gather_task(const Tensors& outputs, const at::Tensor& input) {
+  require_one_each(outputs, size_, "all_gather");
+  require_same_type(input, outputs.front(), "all_gather");
+  const auto& mine = outputs[static_cast<std::size_t>(rank_)];
+  TORCH_CHECK(mine.numel() == input.numel(), "weft: all_gather expects an output of ", input.numel(),
+              " elements for this rank (the size of its input), got ", mine.numel());
+  Task task;
+  task.inputs = {input};
+  const at::Tensor memory = input_buffer(input);
+  std::vector<OutputBuffer> targets;
+  std::vector<mpi::Outgoing> outgoing;
+  std::vector<mpi::Incoming> incoming;
+  for (int rank = 0; rank < size_; ++rank) {
+    const OutputBuffer& target = targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(rank)]));
+    incoming.push_back({rank, target.data(), target.bytes()});
+    outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});
+  }
+  task.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), collective::keep_alive(memory));
+  task.deliver = delivery(std::move(targets));
+  task.outputs = outputs;
+  return task;
+}
+
+MpiGroup::WorkPtr MpiGroup::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+  const at::Tensor& input = only(inputs, "all_gather");
+  TORCH_CHECK(outputs.size() == 1, "weft: all_gather expects one list of tensors, got ", outputs.size());
+  return launch(settings(c10d::OpType::ALLGATHER, "weft:all_gather", opts),
+                [&] { return all_gather_task(outputs.front(), input); });
+}
+
+Task MpiGroup::all_gather_into_task(const at::Tensor& output, const at::Tensor& input) {
+  TORCH_CHECK(output.numel() == input.numel() * size_, "weft: all_gather_into_tensor expects an output of ",
+              input.numel() * size_, " elements, ", size_, " times the input's, got ", output.numel());
+  const OutputBuffer whole = output_buffer(output);
+  Task task = all_gather_task(equal_parts(whole.memory, size_), input);
+  task.deliver = delivery({whole});
+  task.outputs = {output};
+  return task;
+}
+
+MpiGroup::WorkPtr MpiGroup::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
+  return launch(settings(c10d::OpType::_ALLGATHER_BASE, "weft:_all_gather_base", opts),
+                [&] { return all_gather_into_task(output, input); });
+}
+
+MpiGroup::WorkPtr MpiGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                            const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "weft: all_gather expects one output per input, got ", outputs.size(),
+              " and ", inputs.size());
+  return launch_each(settings(c10d::OpType::ALLGATHER_COALESCED, "weft:all_gather", opts), inputs.size(),
+                     [&](std::size_t i) { return all_gather_into_task(outputs[i], inputs[i]); });
+}
+
+MpiGroup::WorkPtr MpiGroup::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "weft: all_gather_coalesced expects one list for each of ",
+              size_, " ranks, got ", outputs.size());
+  for (const auto& list : outputs) {
+    TORCH_CHECK(list.size() == inputs.size(), "weft: all_gather_coalesced expects lists of ", inputs.size(),
+                " tensors, like the inputs, got ", list.size());
+  }
+  return launch_each(settings(c10d::OpType::ALLGATHER_COALESCED, "weft:all_gather", opts), inputs.size(),
+                     [&](std::size_t i) {
+                       Tensors of_each_rank;
+                       for (const auto& list : outputs) of_each_rank.push_back(list[i]);
+                       return all_gather_task(of_each_rank, inputs[i]);
+                     });
+}
+
+MpiGroup::WorkPtr MpiGroup::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+  const at::Tensor& input = only(inputs, "gather");
+  require_root(opts.rootRank, "gather");
+  const bool is_root = rank_ == opts.rootRank;
+  TORCH_CHECK(outputs.size() == (is_root ? 1 : 0), "weft: gather expects ",
+              is_root ? "one list of tensors" : "no output list", " on rank ", rank_, " (the root is rank ",
+              opts.rootRank, "), got ", outputs.size());
+  if (is_root) {
+    require_one_each(outputs.front(), size_, "gather");
+    require_same_type(input, outputs.front().front(), "gather");
+    require_size(outputs.front(), input, "gather");
+  }
+  return launch(settings(c10d::OpType::GATHER, "weft:gather", opts), [&] {
+    Task task;
+    task.inputs = {input};
+    const at::Tensor memory = input_buffer(input);
+    std::vector<OutputBuffer> targets;
+    std::vector<mpi::Incoming> incoming;
+    if (is_root) {
+      for (int rank = 0; rank < size_; ++rank) {
+        const OutputBuffer& target =
+            targets.emplace_back(output_buffer(outputs.front()[static_cast<std::size_t>(rank)]));
+        incoming.push_back({rank, target.data(), target.bytes()});
+      }
+      task.outputs = outputs.front();
+    }
+    task.operation = mpi::exchange({{static_cast<int>(opts.rootRank), memory.const_data_ptr(), bytes_of(memory)}},
+                                   incoming, next_tag(), comm(), collective::keep_alive(memory));
+    task.deliver = delivery(std::move(targets));
+    return task;
+  });
+}
+
+MpiGroup::WorkPtr MpiGroup::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
+  const at::Tensor& output = only(outputs, "scatter");
+  require_root(opts.rootRank, "scatter");
+  const bool is_root = rank_ == opts.rootRank;
+  TORCH_CHECK(inputs.size() == (is_root ? 1 : 0), "weft: scatter expects ",
+              is_root ? "one list of tensors" : "no input list", " on rank ", rank_, " (the root is rank ",
+              opts.rootRank, "), got ", inputs.size());
+  if (is_root) {
+    require_one_each(inputs.front(), size_, "scatter");
+    require_same_type(inputs.front().front(), output, "scatter");
+    require_size(inputs.front(), output, "scatter");
+  }
+  return launch(settings(c10d::OpType::SCATTER, "weft:scatter", opts), [&] {
+    Task task;
+    const OutputBuffer target = output_buffer(output);
+    std::vector<mpi::Outgoing> outgoing;
+    if (is_root) {
+      for (int rank = 0; rank < size_; ++rank) {
+        const at::Tensor memory = input_buffer(inputs.front()[static_cast<std::size_t>(rank)]);
+        outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});
+        task.memory.push_back(memory);
+      }
+      task.inputs = inputs.front();
+    }
+    task.operation = mpi::exchange(outgoing, {{static_cast<int>(opts.rootRank), target.data(), target.bytes()}},
+                                   next_tag(), comm(), std::make_shared<Tensors>(task.memory));
+    task.deliver = delivery({target});
+    task.outputs = {output};
+    return task;
+  });
+}
+
+Task MpiGroup::all_to_all_task(const Tensors& outputs, const Tensors& inputs) {
+  require_one_each(outputs, size_, "all_to_all");
+  require_one_each(inputs, size_, "all_to_all");
+  require_same_type(inputs.front(), outputs.front(), "all_to_all");
+  const auto me = static_cast<std::size_t>(rank_);
+  TORCH_CHECK(inputs[me].numel() == outputs[me].numel(), "weft: all_to_all: this rank sends itself ",
+              inputs[me].numel(), " elements but receives ", outputs[me].numel(), " from itself");
+  Task task;
+  std::vector<OutputBuffer> targets;
+  std::vector<mpi::Outgoing> outgoing;
+  std::vector<mpi::Incoming> incoming;
+  for (int k = 0; k < size_; ++k) {
+    const int to = (rank_ + k) % size_;  // each rank starts with a different one
+    const int from = (rank_ - k + size_) % size_;
+    const at::Tensor memory = input_buffer(inputs[static_cast<std::size_t>(to)]);
+    const OutputBuffer& target = targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(from)]));
+    outgoing.push_back({to, memory.const_data_ptr(), bytes_of(memory)});
+    incoming.push_back({from, target.data(), target.bytes()});
+    task.memory.push_back(memory);
+  }
+  task.inputs = inputs;
+  task.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), std::make_shared<Tensors>(task.memory));
+  task.deliver = delivery(std::move(targets));
+  task.outputs = outputs;
+  return task;
+}
+
+MpiGroup::WorkPtr MpiGroup::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                          std::vector<std::int64_t>& output_sizes,
+                                          std::vector<std::int64_t>& input_sizes, const c10d::AllToAllOptions& opts) {
+  collective::require_communicable(output);
+  collective::require_communicable(input);
+  const auto receives = split_sizes(output_sizes, output, size_, "output");
+  const auto sends = split_sizes(input_sizes, input, size_, "input");
+  return launch(settings(c10d::OpType::ALLTOALL_BASE, "weft:all_to_all", opts), [&] {
+    const OutputBuffer whole = output_buffer(output);
+    Task task = all_to_all_task(parts_of(whole.memory, receives), parts_of(input_buffer(input), sends));
+    task.inputs = {input};
+    task.deliver = delivery({whole});
+    task.outputs = {output};
+    return task;
+  });
+}
+
+MpiGroup::WorkPtr MpiGroup::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  return launch(settings(c10d::OpType::ALLTOALL, "weft:all_to_all", opts),
+                [&] { return all_to_all_task(outputs, inputs); });
+}
+
+}  // namespace weft::process_group
