@@ -50,6 +50,10 @@ class JointType {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
+weft::mpi::CommView channel_of(const weft::Communicator& communicator, Direction direction) {
+  return direction == Direction::kForward ? communicator.messages() : communicator.channel(direction);
+}
+
 Label label_of(const Tensor& x) {
   auto label =
       weft::mpi::label_for(weft::collective::datatype_of(x.scalar_type()), {x.sizes().data(), x.sizes().size()});
@@ -85,7 +89,8 @@ OutgoingMessage::OutgoingMessage(const Tensor& x, CommunicatorPtr communicator, 
   held->label.gradient_tag = gradient_tag;
   const JointType type(&held->label, held->data.const_data_ptr(), held->label.bytes);
   request_ = weft::mpi::Request(held);
-  const MPI_Comm channel = communicator_->channel(direction_).handle();
+  communicator_->add_contact(dest_);
+  const MPI_Comm channel = channel_of(*communicator_, direction_).handle();
   const int number = static_cast<int>(tag);
   check(MPI_Isend(MPI_BOTTOM, 1, type.get(), dest_, number, channel, request_.add()), "MPI_Isend", channel);
   if (direction_ == Direction::kForward) return;
@@ -124,7 +129,7 @@ IncomingMessage::IncomingMessage(const Tensor& buffer, CommunicatorPtr communica
   memory_ = std::make_shared<Memory>(
       Memory{{}, direct ? buffer : weft::collective::pooled_empty(buffer.sizes(), buffer.scalar_type())});
   const JointType type(&memory_->label, memory_->data.const_data_ptr(), label_of(buffer).bytes);
-  const MPI_Comm channel = communicator_->channel(direction_).handle();
+  const MPI_Comm channel = channel_of(*communicator_, direction_).handle();
   check(MPI_Irecv(MPI_BOTTOM, 1, type.get(), source_, tag_, channel, &request_), "MPI_Irecv", channel);
 }
 
@@ -144,7 +149,7 @@ bool IncomingMessage::arrived() {
   int kind = MPI_SUCCESS;
   if (rc != MPI_SUCCESS) MPI_Error_class(rc, &kind);
   // A truncated message contains its label, which require_match() uses for the error message.
-  if (kind != MPI_ERR_TRUNCATE) check(rc, "MPI_Test", communicator_->channel(direction_).handle());
+  if (kind != MPI_ERR_TRUNCATE) check(rc, "MPI_Test", channel_of(*communicator_, direction_).handle());
   if (flag == 0 && kind == MPI_SUCCESS) return false;
   source_ = status.MPI_SOURCE;
   tag_ = status.MPI_TAG;
@@ -180,7 +185,7 @@ void IncomingMessage::require_match() const {
 }
 
 void IncomingMessage::confirm() const {
-  const MPI_Comm channel = communicator_->channel(direction_).handle();
+  const MPI_Comm channel = channel_of(*communicator_, direction_).handle();
   weft::mpi::Request request;
   check(MPI_Irecv(nullptr, 0, MPI_BYTE, source_, tag_, channel, request.add()), "MPI_Irecv", channel);
   request.wait({.operation = "receiving a gradient", .communicator = communicator_.get()});

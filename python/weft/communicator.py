@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, overload
 
 import torch
 
 from . import _interop, _lifetime
 from ._collectives import Collectives
 from ._messages import Messages
+from .errors import Disagreement
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -33,10 +35,6 @@ class Handle(Protocol):
     def size(self) -> int: ...
     def name(self) -> str: ...
     def closed(self) -> bool: ...
-    def dup(self) -> Handle: ...
-    def split(self, color: int, key: int) -> Handle: ...
-    def split_shared(self) -> Handle: ...
-    def cart(self, extents: list[int], periodic: list[bool]) -> Handle: ...
     def is_cart(self) -> bool: ...
     def grid(self) -> tuple[list[int], list[bool], list[int]]: ...
     def free(self) -> None: ...
@@ -73,7 +71,7 @@ class Communicator(Collectives, Messages):
 
     def dup(self) -> Communicator:
         """Collective. Returns a communicator of the same ranks whose messages are separate from this one's."""
-        return Communicator(self._handle.dup())
+        return Communicator(torch.ops.weft.dup(self._id))
 
     @overload
     def split(self, color: int, key: int | None = None) -> Communicator: ...
@@ -83,19 +81,24 @@ class Communicator(Collectives, Messages):
         """Collective. Splits the ranks into one communicator per color and returns this rank's.
 
         Args:
-            color: at least 0; with None the rank joins no communicator and gets None.
-            key: orders the ranks of a color; by default the current rank.
+            color: at least 0 and below 2**31; with None the rank joins no communicator and gets None.
+            key: orders the ranks of a color; by default the current rank. Fits 32 bits.
 
-        Raises ValueError if ``color`` is negative.
+        Raises ValueError if this rank's arguments are invalid, and Disagreement if those of another rank are.
         """
-        if color is not None and color < 0:
-            raise ValueError(f"weft: split: expected a color of at least 0, or None to join no group, got {color}")
-        handle = self._handle.split(-1 if color is None else color, self._rank if key is None else key)
+        if color is not None and not 0 <= color < 2**31:
+            self._reject(
+                "split",
+                f"weft: split: expected a color of at least 0 and below 2**31, or None for no group, got {color}",
+            )
+        if key is not None and not -(2**31) <= key < 2**31:
+            self._reject("split", f"weft: split: expected a key that fits 32 bits, got {key}")
+        handle = torch.ops.weft.split(-1 if color is None else color, self._rank if key is None else key, self._id)
         return None if color is None else Communicator(handle)
 
     def split_shared(self) -> Communicator:
         """Collective. Returns a communicator of the ranks on this node."""
-        return Communicator(self._handle.split_shared())
+        return Communicator(torch.ops.weft.split_shared(self._id))
 
     def cart(self, extents: Sequence[int], periodic: Sequence[bool] | None = None) -> Communicator:
         """Collective. Returns a communicator that arranges the ranks as a grid; the last dimension varies fastest.
@@ -104,11 +107,23 @@ class Communicator(Collectives, Messages):
             extents: one per dimension; their product is the number of ranks.
             periodic: whether each dimension wraps around; by default none does.
 
-        Raises ValueError if the grid does not have one cell per rank.
+        Raises ValueError if this rank's arguments are not a grid with one cell per rank, and Disagreement if those of
+        another rank are invalid or differ.
         """
+        extents, periodic = list(extents), [False] * len(extents) if periodic is None else list(periodic)
         if math.prod(extents) != self._size or any(extent < 1 for extent in extents):
-            raise ValueError(f"weft: cart: expected the extents of a grid for {self._size} ranks, got {list(extents)}")
-        return Communicator(self._handle.cart(list(extents), list(periodic or [False] * len(extents))))
+            self._reject("cart", f"weft: cart: expected the extents of a grid for {self._size} ranks, got {extents}")
+        if len(periodic) != len(extents):
+            self._reject(
+                "cart", f"weft: cart: expected one periodic flag for each of {len(extents)} extents, got {periodic}"
+            )
+        return Communicator(torch.ops.weft.cart(extents, periodic, self._id))
+
+    def _reject(self, operation: str, problem: str) -> NoReturn:
+        """Raises ValueError here, and Disagreement on the ranks that call the operation with valid arguments."""
+        with suppress(Disagreement):
+            torch.ops.weft.reject(operation, problem, self._id)
+        raise ValueError(problem)
 
     @property
     def grid(self) -> CartTopology | None:

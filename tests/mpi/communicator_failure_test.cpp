@@ -186,7 +186,7 @@ TEST_F(CommunicatorFailure, AlarmInterruptsAParcelReceive) {
   if (communicator_->rank() == 0) {
     communicator_->raise_alarm("out of memory");
   } else {
-    IncomingParcel incoming(*communicator_, Direction::kForward, 0, 3);
+    IncomingParcel incoming(*communicator_, communicator_->messages(), 0, 3);
     try {
       incoming.wait_label();
       ADD_FAILURE() << "rank 0 sent nothing";

@@ -31,9 +31,12 @@ TEST(Communicator, HasTheRanksOfItsOriginOnSeparateChannels) {
   EXPECT_EQ(communicator->size(), world().size());
   EXPECT_EQ(communicator->name(), "here");
   EXPECT_FALSE(communicator->closed());
-  const MPI_Comm comms[] = {communicator->origin().handle(), communicator->control().handle(),
+  const MPI_Comm comms[] = {communicator->origin().handle(),
+                            communicator->control().handle(),
+                            communicator->messages().handle(),
                             communicator->channel(Direction::kForward).handle(),
-                            communicator->channel(Direction::kBackward).handle(), world().handle()};
+                            communicator->channel(Direction::kBackward).handle(),
+                            world().handle()};
   for (const MPI_Comm a : comms) EXPECT_EQ(std::count(std::begin(comms), std::end(comms), a), 1);
 }
 
@@ -207,7 +210,7 @@ TEST(Communicator, TransferTagsAreValidAndAboveControlTags) {
   EXPECT_GE(communicator->transfer_tag(std::int64_t{1} << 60), 256);
 }
 
-// Each one uses four MPI communicators. MPICH supports about 2,000, so they must be freed.
+// Each one uses five MPI communicators. MPICH supports about 2,000, so they must be freed.
 TEST(Communicator, HundredsCanBeCreatedAndFreed) {
   for (int i = 0; i < 600; ++i) {
     const auto communicator = Communicator::over(world());

@@ -35,11 +35,14 @@ class Parcels : public testing::Test {
   const int after_ = (rank_ + 1) % size_;
   const int before_ = (rank_ + size_ - 1) % size_;
 
+  [[nodiscard]] CommView channel(Direction direction) const {
+    return direction == Direction::kForward ? communicator_->messages() : communicator_->channel(direction);
+  }
   [[nodiscard]] Request send(const Bytes& bytes, int tag, Direction direction = Direction::kForward, int dest = -1) {
     const auto owned = std::make_shared<Bytes>(bytes);
     const std::int64_t shape[] = {static_cast<std::int64_t>(bytes.size())};
-    return send_parcel(*communicator_, direction, dest < 0 ? after_ : dest, tag, label_for(Datatype::kUInt8, shape),
-                       owned->data(), owned);
+    return send_parcel(*communicator_, channel(direction), dest < 0 ? after_ : dest, tag,
+                       label_for(Datatype::kUInt8, shape), owned->data(), owned);
   }
   static Bytes take(IncomingParcel& incoming) {
     const Label& label = incoming.wait_label();
@@ -48,7 +51,7 @@ class Parcels : public testing::Test {
     return *bytes;
   }
   Bytes receive(int tag, Direction direction = Direction::kForward) {
-    IncomingParcel incoming(*communicator_, direction, before_, tag);
+    IncomingParcel incoming(*communicator_, channel(direction), before_, tag);
     return take(incoming);
   }
   void finish(Request& request) { request.wait({.operation = "send", .communicator = communicator_.get()}); }
@@ -70,8 +73,8 @@ TEST_F(Parcels, LabelDescribesTheContent) {
   Label label = label_for(Datatype::kFloat32, shape);
   label.wants_grad = true;
   label.gradient_tag = 77;
-  Request request = send_parcel(*communicator_, Direction::kForward, after_, 4, label, data.data(), nullptr);
-  IncomingParcel incoming(*communicator_, Direction::kForward, before_, 4);
+  Request request = send_parcel(*communicator_, communicator_->messages(), after_, 4, label, data.data(), nullptr);
+  IncomingParcel incoming(*communicator_, communicator_->messages(), before_, 4);
   const Label& got = incoming.wait_label();
   EXPECT_EQ(got.type, Datatype::kFloat32);
   EXPECT_THAT(std::vector<std::int64_t>(got.sizes().begin(), got.sizes().end()), ElementsAre(2, 3));
@@ -90,16 +93,16 @@ TEST_F(Parcels, LabelDescribesTheContent) {
 TEST_F(Parcels, SupportScalarsAndEmptyTensors) {
   const double scalar = rank_ + 0.5;
   const std::int64_t empty[] = {0, 3};
-  const auto forward = Direction::kForward;
+  const CommView forward = communicator_->messages();
   Request first = send_parcel(*communicator_, forward, after_, 1, label_for(Datatype::kFloat64, {}), &scalar, nullptr);
   Request second =
       send_parcel(*communicator_, forward, after_, 2, label_for(Datatype::kFloat64, empty), nullptr, nullptr);
-  IncomingParcel one(*communicator_, Direction::kForward, before_, 1);
+  IncomingParcel one(*communicator_, communicator_->messages(), before_, 1);
   EXPECT_EQ(one.wait_label().describe(), "float64[]");
   double got = 0;
   one.receive_into(&got, nullptr);
   EXPECT_EQ(got, before_ + 0.5);
-  IncomingParcel two(*communicator_, Direction::kForward, before_, 2);
+  IncomingParcel two(*communicator_, communicator_->messages(), before_, 2);
   EXPECT_EQ(two.wait_label().describe(), "float64[0, 3]");
   EXPECT_EQ(two.wait_label().bytes, 0);
   two.receive_into(nullptr, nullptr);
@@ -151,7 +154,7 @@ TEST_F(Parcels, AnySourceAndAnyTagFindTheMatchingPayload) {
   Request request = send(content(rank_, size_from(rank_)), 40 + rank_, Direction::kForward, 0);
   std::vector<int> seen;
   for (int i = 0; rank_ == 0 && i < size_; ++i) {
-    IncomingParcel incoming(*communicator_, Direction::kForward, std::nullopt, std::nullopt);
+    IncomingParcel incoming(*communicator_, communicator_->messages(), std::nullopt, std::nullopt);
     const Bytes bytes = take(incoming);
     EXPECT_EQ(incoming.tag(), 40 + incoming.source());
     EXPECT_EQ(bytes, content(incoming.source(), size_from(incoming.source())));
@@ -169,7 +172,7 @@ TEST_F(Parcels, PayloadsOfTwoSendersWithOneTagAreNotMixed) {
   for (int i = 0; i < 4; ++i) requests.push_back(send(content(rank_, kLarge, i), 3, Direction::kForward, 0));
   std::vector<int> next(static_cast<std::size_t>(size_), 0);
   for (int i = 0; rank_ == 0 && i < 4 * size_; ++i) {
-    IncomingParcel incoming(*communicator_, Direction::kForward, std::nullopt, 3);
+    IncomingParcel incoming(*communicator_, communicator_->messages(), std::nullopt, 3);
     const Bytes bytes = take(incoming);
     EXPECT_EQ(bytes, content(incoming.source(), kLarge, next[static_cast<std::size_t>(incoming.source())]++));
   }
@@ -181,7 +184,7 @@ TEST_F(Parcels, DiscardLeavesTheNextParcelIntact) {
     Request unwanted = send(content(rank_, size, 1), 8);
     Request wanted = send(content(rank_, size, 2), 8);
     {
-      IncomingParcel incoming(*communicator_, Direction::kForward, before_, 8);
+      IncomingParcel incoming(*communicator_, communicator_->messages(), before_, 8);
       incoming.wait_label();
       incoming.discard();
     }
@@ -207,7 +210,7 @@ TEST_F(Parcels, SendKeepsItsBufferAlive) {
   const auto data = std::make_shared<Bytes>(content(rank_, kLarge));
   const std::int64_t shape[] = {kLarge};
   const Label label = label_for(Datatype::kUInt8, shape);
-  Request request = send_parcel(*communicator_, Direction::kForward, after_, 1, label, data->data(), data);
+  Request request = send_parcel(*communicator_, communicator_->messages(), after_, 1, label, data->data(), data);
   EXPECT_TRUE(data.use_count() > 1 || request.done());
   EXPECT_EQ(receive(1), content(before_, kLarge));
   finish(request);
@@ -217,7 +220,7 @@ TEST_F(Parcels, SendKeepsItsBufferAlive) {
 TEST_F(Parcels, TimedOutReceiveLeavesTheCommunicatorUsable) {
   {
     const ScopedOptions hurry([](Options& options) { options.timeout = std::chrono::milliseconds(200); });
-    IncomingParcel incoming(*communicator_, Direction::kForward, before_, 2);
+    IncomingParcel incoming(*communicator_, communicator_->messages(), before_, 2);
     EXPECT_FALSE(incoming.arrived());
     try {
       incoming.wait_label();

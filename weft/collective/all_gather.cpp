@@ -24,24 +24,26 @@ const auto& handle() {
 Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
   CollectiveCall call("all_gather", comm);
   std::int64_t mine = 0;
+  Tensor in;
   call.check([&] {
     require_communicable(x);
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
+    in = readable(to_front(x, dim));
   });
-  const auto outcome = call.agree(Signature("all_gather").add(x, dim).add(dim), mine,
-                                  [&] { return "all_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")"; });
+  GatherTarget target(call, in, mine);
+  const auto text = [&] { return "all_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")"; };
+  const auto outcome = call.agree(Signature("all_gather").add(x, dim).add(dim), mine, text);
   const Sizes sizes = gather_sizes(call, outcome, mine);
-  const Tensor in = readable(to_front(x, dim));
-  auto shape = in.sizes().vec();
-  shape[0] = total_of(sizes);
-  Tensor out = writable(shape, x);
-  {
-    const mpi::BlockingScope blocking;
-    mpi::all_gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
-                    datatype_of(x.scalar_type()), call.channel());
-  }
-  return to_device_of(from_front(out, dim), x);
+  return call.run([&] {
+    Tensor out = target.allocate(outcome, sizes, text);
+    {
+      const mpi::BlockingScope blocking;
+      mpi::all_gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
+                      datatype_of(x.scalar_type()), call.channel());
+    }
+    return to_device_of(from_front(out, dim), x);
+  });
 }
 
 struct Adjoint {

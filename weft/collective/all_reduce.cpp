@@ -24,20 +24,23 @@ const auto& handle() {
 Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t comm) {
   CollectiveCall call("all_reduce", comm);
   ReduceOp op = ReduceOp::kSum;
+  Tensor in, out;
   call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
+    in = readable(to_communication_type(x, op));
+    out = writable(x.sizes(), in);
   });
   call.agree(Signature("all_reduce").add(x).add(static_cast<std::int64_t>(op)), 0,
              [&] { return "all_reduce(" + describe(x) + ", '" + std::string(op_name) + "')"; });
-  const Tensor in = readable(to_communication_type(x, op));
-  Tensor out = writable(x.sizes(), in);
-  {
-    const mpi::BlockingScope blocking;
-    mpi::all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
-                    call.channel());
-  }
-  return finish_reduction(std::move(out), op, call.size(), x.options());
+  return call.run([&] {
+    {
+      const mpi::BlockingScope blocking;
+      mpi::all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
+                      call.channel());
+    }
+    return finish_reduction(std::move(out), op, call.size(), x.options());
+  });
 }
 
 struct LinearAdjoint {
@@ -77,10 +80,11 @@ void record_all_reduce(const GradientCall& call, const CommunicatorPtr& communic
 }
 
 Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t comm) {
-  const GradientCall call(x);
+  const auto known = mpi::reduce_op_from(op_name);
+  const GradientCall call(x, known && has_gradient(x, *known));
   const Tensor y = below_autograd(handle(), x, op_name, comm);
   if (!call.recording() && !call.has_tangent()) return y;
-  const ReduceOp op = parse_reduce_op(op_name);
+  const ReduceOp op = *known;
   const CommunicatorPtr communicator = Communicator::find(comm);
   if (call.recording()) record_all_reduce(call, communicator, x, y, op);
   if (call.has_tangent()) {

@@ -38,6 +38,7 @@ PieceSizes exchange_piece_sizes(const Sizes& mine, std::int64_t concat_size, con
     sent[2 * i] = mine[i];
     sent[2 * i + 1] = concat_size;
   }
+  const mpi::BlockingScope blocking;
   mpi::all_to_all(sent.data(), got.data(), 2, mpi::Datatype::kInt64, call.channel());
   PieceSizes result{Sizes(ranks), Sizes(ranks)};
   for (std::size_t i = 0; i < ranks; ++i) {
@@ -47,17 +48,10 @@ PieceSizes exchange_piece_sizes(const Sizes& mine, std::int64_t concat_size, con
   return result;
 }
 
-// Throws on all ranks if the pieces that one of them receives cannot be concatenated.
-void require_equal_pieces(const PieceSizes& pieces, bool same_dim, const CollectiveCall& call) {
-  const bool equal = same_dim || std::all_of(pieces.split.begin(), pieces.split.end(),
-                                             [&](std::int64_t size) { return size == pieces.split.front(); });
-  std::int64_t bad = equal ? 0 : 1;
-  mpi::all_reduce(&bad, &bad, 1, mpi::Datatype::kInt64, mpi::ReduceOp::kMax, call.channel());
-  if (bad == 0) return;
+std::string describe_pieces(const PieceSizes& pieces) {
   std::ostringstream text;
-  text << "all_to_all: the received pieces have sizes " << at::IntArrayRef(pieces.split) << " along the split dimension"
-       << (equal ? "" : ", expected equal sizes");
-  mpi::throw_disagreement(*call.communicator(), text.str());
+  text << "the received pieces have sizes " << at::IntArrayRef(pieces.split) << " along the split dimension";
+  return text.str();
 }
 
 Tensor join(const Tensor& packed, const PieceSizes& pieces, std::int64_t split_dim, std::int64_t concat_dim,
@@ -79,12 +73,14 @@ Tensor communicate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_
                    std::int64_t comm) {
   CollectiveCall call("all_to_all", comm);
   Sizes sizes;
+  Tensor in;
   call.check([&] {
     require_communicable(x);
     TORCH_CHECK(x.dim() > 0, "weft: all_to_all expects a tensor of at least one dimension");
     split_dim = wrap_dim(x, split_dim);
     concat_dim = wrap_dim(x, concat_dim);
     sizes = split_sizes(given, x.size(split_dim), call.size());
+    in = readable(to_front(x, split_dim));
   });
   Signature signature("all_to_all");
   signature.add(static_cast<std::int64_t>(x.scalar_type())).add(x.dim()).add(split_dim).add(concat_dim);
@@ -95,11 +91,8 @@ Tensor communicate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_
     return "all_to_all(" + describe(x) + ", split_dim=" + std::to_string(split_dim) +
            ", concat_dim=" + std::to_string(concat_dim) + ")";
   });
-  const mpi::BlockingScope blocking;
   const bool same_dim = split_dim == concat_dim;
   const PieceSizes pieces = exchange_piece_sizes(sizes, x.size(concat_dim), call);
-  require_equal_pieces(pieces, same_dim, call);
-  const Tensor in = readable(to_front(x, split_dim));
   const std::int64_t others = [&] {  // elements per index of the split and concat dimensions
     std::int64_t product = 1;
     for (std::int64_t i = 0; i < x.dim(); ++i) product *= i == split_dim || i == concat_dim ? 1 : x.size(i);
@@ -107,11 +100,23 @@ Tensor communicate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_
   }();
   Sizes counts(pieces.split);
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] *= others * (same_dim ? 1 : pieces.concat[i]);
-  Tensor packed = writable({total_of(counts)}, x);
-  mpi::all_to_all(in.const_data_ptr(), element_counts(sizes, in), packed.mutable_data_ptr(), counts,
-                  datatype_of(x.scalar_type()), call.channel());
-  save_sizes_for_backward(same_dim ? pieces.split : pieces.concat);
-  return to_device_of(join(packed, pieces, split_dim, concat_dim, x.sizes().vec(), counts), x);
+  Tensor packed;
+  call.confirm(
+      [&] {
+        TORCH_CHECK(same_dim || mpi::all_equal(pieces.split), "weft: ", describe_pieces(pieces),
+                    ", expected equal sizes");
+        packed = writable({total_of(counts)}, x);
+      },
+      [&] { return "all_to_all: " + describe_pieces(pieces); });
+  return call.run([&] {
+    {
+      const mpi::BlockingScope blocking;
+      mpi::all_to_all(in.const_data_ptr(), element_counts(sizes, in), packed.mutable_data_ptr(), counts,
+                      datatype_of(x.scalar_type()), call.channel());
+    }
+    save_sizes_for_backward(same_dim ? pieces.split : pieces.concat);
+    return to_device_of(join(packed, pieces, split_dim, concat_dim, x.sizes().vec(), counts), x);
+  });
 }
 
 struct Adjoint {

@@ -24,20 +24,23 @@ const auto& handle() {
 
 Tensor communicate(const Tensor& x, std::int64_t root, std::int64_t comm) {
   CollectiveCall call("broadcast", comm);
+  Tensor out;
   call.check([&] {
     require_communicable(x);
     require_rank(root, call.size(), "root");
+    out = writable(x.sizes(), x);
+    if (call.rank() == root) out.copy_(x.detach());
   });
   call.agree(Signature("broadcast").add(x).add(root), 0,
              [&] { return "broadcast(" + describe(x) + ", root=" + std::to_string(root) + ")"; });
-  Tensor out = writable(x.sizes(), x);
-  if (call.rank() == root) out.copy_(x.detach());
-  {
-    const mpi::BlockingScope blocking;
-    mpi::broadcast(out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), static_cast<int>(root),
-                   call.channel());
-  }
-  return to_device_of(std::move(out), x);
+  return call.run([&] {
+    {
+      const mpi::BlockingScope blocking;
+      mpi::broadcast(out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), static_cast<int>(root),
+                     call.channel());
+    }
+    return to_device_of(std::move(out), x);
+  });
 }
 
 struct Adjoint {

@@ -24,26 +24,29 @@ const auto& handle() {
 Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm) {
   CollectiveCall call("gather", comm);
   std::int64_t mine = 0;
+  Tensor in;
   call.check([&] {
     require_communicable(x);
     require_rank(root, call.size(), "root");
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
+    in = readable(to_front(x, dim));
   });
-  const auto outcome = call.agree(Signature("gather").add(x, dim).add(dim).add(root), mine, [&] {
+  GatherTarget target(call, in, mine, root);
+  const auto text = [&] {
     return "gather(" + describe(x) + ", dim=" + std::to_string(dim) + ", root=" + std::to_string(root) + ")";
-  });
+  };
+  const auto outcome = call.agree(Signature("gather").add(x, dim).add(dim).add(root), mine, text);
   const Sizes sizes = gather_sizes(call, outcome, mine);
-  const Tensor in = readable(to_front(x, dim));
-  auto shape = in.sizes().vec();
-  shape[0] = call.rank() == root ? total_of(sizes) : 0;
-  Tensor out = writable(shape, x);
-  {
-    const mpi::BlockingScope blocking;
-    mpi::gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in), datatype_of(x.scalar_type()),
-                static_cast<int>(root), call.channel());
-  }
-  return to_device_of(from_front(out, dim), x);
+  return call.run([&] {
+    Tensor out = target.allocate(outcome, sizes, text);
+    {
+      const mpi::BlockingScope blocking;
+      mpi::gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in), datatype_of(x.scalar_type()),
+                  static_cast<int>(root), call.channel());
+    }
+    return to_device_of(from_front(out, dim), x);
+  });
 }
 
 struct Adjoint {

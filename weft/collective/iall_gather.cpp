@@ -18,18 +18,18 @@ c10::intrusive_ptr<PendingOperation> iall_gather(const Tensor& x, const Communic
   const GradientCall gradient(x);
   CollectiveCall call("iall_gather", comm->id());
   std::int64_t mine = 0;
+  Tensor in;
   call.check([&] {
     require_communicable(x);
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
+    in = readable(to_front(x.detach(), dim));
   });
-  const auto outcome = call.agree(Signature("iall_gather").add(x, dim).add(dim), mine,
-                                  [&] { return "iall_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")"; });
+  GatherTarget target(call, in, mine);
+  const auto text = [&] { return "iall_gather(" + describe(x) + ", dim=" + std::to_string(dim) + ")"; };
+  const auto outcome = call.agree(Signature("iall_gather").add(x, dim).add(dim), mine, text);
   const Sizes sizes = gather_sizes(call, outcome, mine);
-  const Tensor in = readable(to_front(x.detach(), dim));
-  auto shape = in.sizes().vec();
-  shape[0] = total_of(sizes);
-  Tensor out = writable(shape, x);
+  const Tensor out = target.allocate(outcome, sizes, text);
   auto pending = c10::make_intrusive<PendingCollective>("iall_gather", comm);
   pending->request = mpi::Request(keep_alive(in, out));
   mpi::all_gather_start(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
@@ -37,7 +37,7 @@ c10::intrusive_ptr<PendingOperation> iall_gather(const Tensor& x, const Communic
   pending->result = [out, dim, device = x.device()] { return from_front(out, dim).to(device); };
   if (gradient.recording()) {
     const bool scalar = x.dim() == 0;
-    auto result_sizes = scalar ? shape : x.sizes().vec();
+    auto result_sizes = scalar ? out.sizes().vec() : x.sizes().vec();
     result_sizes[static_cast<std::size_t>(dim)] = total_of(sizes);
     pending->record_start(x, result_sizes, blocking_adjoint([comm, dim, sizes, scalar](const Tensor& g) {
                             const Tensor piece = reduce_scatter(g, comm, mpi::ReduceOp::kSum, dim, sizes);

@@ -16,14 +16,15 @@ c10::intrusive_ptr<PendingOperation> ibroadcast(const Tensor& x, const Communica
   const mpi::OperationScope scope("ibroadcast", comm.get(), where);
   const GradientCall gradient(x);
   CollectiveCall call("ibroadcast", comm->id());
+  Tensor out;
   call.check([&] {
     require_communicable(x);
     require_rank(root, call.size(), "root");
+    out = writable(x.sizes(), x);
+    if (call.rank() == root) out.copy_(x.detach());
   });
   call.agree(Signature("ibroadcast").add(x).add(root), 0,
              [&] { return "ibroadcast(" + describe(x) + ", root=" + std::to_string(root) + ")"; });
-  Tensor out = writable(x.sizes(), x);
-  if (call.rank() == root) out.copy_(x.detach());
   auto pending = c10::make_intrusive<PendingCollective>("ibroadcast", comm);
   pending->request = mpi::Request(keep_alive(out));
   mpi::broadcast_start(out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), static_cast<int>(root),

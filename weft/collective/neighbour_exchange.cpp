@@ -9,12 +9,17 @@
 #include "weft/collective/autograd/call.h"
 #include "weft/collective/point_to_point.h"
 #include "weft/collective/tensor.h"
+#include "weft/mpi/control_tags.h"
 
 namespace weft::collective {
 namespace {
 
-// One tag per dimension and side, above the tags that applications usually use.
-constexpr int kFirstTag = 32'000;
+// One tag per dimension and side, between the tags of other operations and of transfers on the same channel. Messages
+// with equal tags arrive in order, so tags may repeat on grids with many dimensions.
+int tag_of(std::size_t side) {
+  constexpr int kFirstTag = 128;
+  return kFirstTag + static_cast<int>(side % (mpi::kFirstTransferTag - kFirstTag));
+}
 
 // The previous and next neighbour in each dimension; nullopt at the edge of the grid.
 using Peers = std::vector<std::optional<std::int64_t>>;
@@ -34,18 +39,26 @@ Peers find_peers(const std::vector<at::Tensor>& outgoing, const Communicator& co
     peers[side] = peer;
     TORCH_CHECK(outgoing[side].defined(), "weft: neighbour_exchange expects a tensor for entry ", side,
                 ", whose neighbour is rank ", peer);
-    require_communicable(outgoing[side]);
+    require_message(outgoing[side]);
   }
   return peers;
 }
 
-// All ranks learn of one rank's invalid arguments before any of them waits for a neighbour.
-Peers agree_on_peers(const std::vector<at::Tensor>& outgoing, const Communicator& communicator) {
-  CollectiveCall call("neighbour_exchange", communicator.id());
-  Peers peers;
-  call.check([&] { peers = find_peers(outgoing, communicator); });
-  call.agree(Signature("neighbour_exchange"), 0, [] { return std::string("neighbour_exchange(...)"); });
-  return peers;
+std::vector<at::Tensor> exchange(const std::vector<at::Tensor>& outgoing, const Peers& peers,
+                                 const CommunicatorPtr& comm, mpi::CommView channel) {
+  std::vector<c10::intrusive_ptr<PendingOperation>> sends;
+  for (std::size_t side = 0; side < peers.size(); ++side) {
+    if (peers[side]) sends.push_back(isend_on(channel, outgoing[side], comm, *peers[side], tag_of(side)));
+  }
+  std::vector<at::Tensor> incoming(peers.size());
+  for (std::size_t side = 0; side < peers.size(); ++side) {
+    if (!peers[side]) continue;
+    // The previous neighbour sent to its next neighbour, and vice versa.
+    const auto receiving = irecv_on(channel, std::nullopt, comm, peers[side], tag_of(side ^ 1U));
+    incoming[side] = wait(receiving).to(outgoing[side].device());
+  }
+  for (const auto& sending : sends) wait(sending);
+  return incoming;
 }
 
 }  // namespace
@@ -53,20 +66,12 @@ Peers agree_on_peers(const std::vector<at::Tensor>& outgoing, const Communicator
 std::vector<at::Tensor> neighbour_exchange(const std::vector<at::Tensor>& outgoing, const CommunicatorPtr& comm,
                                            std::source_location where) {
   const mpi::OperationScope scope("neighbour_exchange", comm.get(), where);
-  const Peers peers = agree_on_peers(outgoing, *comm);
-  std::vector<c10::intrusive_ptr<PendingOperation>> sends;
-  for (std::size_t side = 0; side < peers.size(); ++side) {
-    if (peers[side]) sends.push_back(isend(outgoing[side], comm, *peers[side], kFirstTag + static_cast<int>(side)));
-  }
-  std::vector<at::Tensor> incoming(peers.size());
-  for (std::size_t side = 0; side < peers.size(); ++side) {
-    // The previous neighbour sent to its next neighbour, and vice versa.
-    const int tag = kFirstTag + static_cast<int>(side ^ 1U);
-    if (!peers[side]) continue;
-    incoming[side] = recv(std::nullopt, comm, peers[side], tag).tensor.to(outgoing[side].device());
-  }
-  for (const auto& sending : sends) wait(sending);
-  return incoming;
+  CollectiveCall call("neighbour_exchange", comm->id());
+  Peers peers;
+  // All ranks learn of one rank's invalid arguments before any of them waits for a neighbour.
+  call.check([&] { peers = find_peers(outgoing, *comm); });
+  call.agree(Signature("neighbour_exchange"), 0, [] { return std::string("neighbour_exchange(...)"); });
+  return call.run([&] { return exchange(outgoing, peers, comm, call.channel()); });
 }
 
 namespace {

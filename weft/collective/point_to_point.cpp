@@ -25,14 +25,14 @@ void finish_at_end_of_backward(mpi::Request request, const CommunicatorPtr& comm
       [held, communicator] { held->wait({.operation = "sending a gradient", .communicator = communicator.get()}); });
 }
 
-// Starts to send one message. In the backward direction `tag` equals `gradient_tag`, also for higher derivatives.
-mpi::Request start_send(const Tensor& x, const CommunicatorPtr& communicator, mpi::Direction direction,
-                        std::int64_t dest, std::int64_t tag, std::int64_t gradient_tag, bool wants_grad) {
+// Starts to send one message. On the backward channel, `tag` equals `gradient_tag`, also for higher derivatives.
+mpi::Request start_send(const Tensor& x, const CommunicatorPtr& communicator, mpi::CommView channel, std::int64_t dest,
+                        std::int64_t tag, std::int64_t gradient_tag, bool wants_grad) {
   const Tensor in = readable(x.detach());
   mpi::Label label = mpi::label_for(datatype_of(x.scalar_type()), {x.sizes().data(), x.sizes().size()});
   label.wants_grad = wants_grad;
   label.gradient_tag = gradient_tag;
-  return mpi::send_parcel(*communicator, direction, static_cast<int>(dest), static_cast<int>(tag), label,
+  return mpi::send_parcel(*communicator, channel, static_cast<int>(dest), static_cast<int>(tag), label,
                           in.const_data_ptr(), keep_alive(in));
 }
 
@@ -94,7 +94,8 @@ void record_recv(const Tensor& y, const CommunicatorPtr& communicator, std::int6
 }
 
 Tensor receive_gradient(const CommunicatorPtr& communicator, std::int64_t source, std::int64_t tag) {
-  mpi::IncomingParcel parcel(*communicator, mpi::Direction::kBackward, static_cast<int>(source), static_cast<int>(tag));
+  mpi::IncomingParcel parcel(*communicator, communicator->channel(mpi::Direction::kBackward), static_cast<int>(source),
+                             static_cast<int>(tag));
   Tensor g = receive(parcel, std::nullopt);
   if (parcel.wait_label().wants_grad) record_recv(g, communicator, source, tag);
   return g;
@@ -102,8 +103,8 @@ Tensor receive_gradient(const CommunicatorPtr& communicator, std::int64_t source
 
 void send_gradient(const Tensor& g, const CommunicatorPtr& communicator, std::int64_t dest, std::int64_t tag) {
   const bool wants_grad = g.requires_grad() && c10::GradMode::is_enabled();
-  finish_at_end_of_backward(start_send(g, communicator, mpi::Direction::kBackward, dest, tag, tag, wants_grad),
-                            communicator);
+  const auto channel = communicator->channel(mpi::Direction::kBackward);
+  finish_at_end_of_backward(start_send(g, communicator, channel, dest, tag, tag, wants_grad), communicator);
   if (wants_grad) record_send(g, communicator, dest, tag);
 }
 
@@ -125,19 +126,20 @@ class PendingSend final : public PendingOperation {
 
 class PendingRecv final : public PendingOperation {
  public:
-  PendingRecv(const CommunicatorPtr& communicator, std::optional<Tensor> like, std::optional<int> source,
-              std::optional<int> tag)
-      : PendingOperation("irecv", communicator),
-        like_(std::move(like)),
-        parcel_(*communicator, current_direction(), source, tag) {}
+  PendingRecv(const CommunicatorPtr& communicator, mpi::CommView channel, std::optional<Tensor> like,
+              std::optional<int> source, std::optional<int> tag)
+      : PendingOperation("irecv", communicator), like_(std::move(like)), parcel_(*communicator, channel, source, tag) {}
   bool ready() override { return parcel_.arrived(); }
   std::int64_t source() const override { return parcel_.source(); }
   std::int64_t tag() const override { return parcel_.tag(); }
 
  protected:
   Tensor finish() override {
-    if (like_) require_like(parcel_, *like_, communicator());
-    Tensor y = receive(parcel_, like_);
+    // If the memory for the payload is missing, the sender might wait for its receiver.
+    Tensor y = alarm_on_failure(*communicator(), [&] {
+      if (like_) require_like(parcel_, *like_, communicator());
+      return receive(parcel_, like_);
+    });
     const mpi::Label& label = parcel_.wait_label();
     if (label.wants_grad) {
       if (!c10::GradMode::is_enabled()) throw_no_grad();
@@ -165,22 +167,49 @@ std::optional<int> narrow(std::optional<std::int64_t> value) {
   return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
 }
 
+void require_sendable(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dest, std::int64_t tag) {
+  require_message(x);
+  require_rank(dest, comm->size(), "dest");
+  require_tag(tag, comm);
+}
+
+void require_receivable(const std::optional<Tensor>& like, const CommunicatorPtr& comm,
+                        std::optional<std::int64_t> source, std::optional<std::int64_t> tag) {
+  if (like) require_communicable(*like);
+  if (source) require_rank(*source, comm->size(), "source");
+  if (tag) require_tag(*tag, comm);
+}
+
 }  // namespace
+
+void require_message(const Tensor& x) {
+  require_communicable(x);
+  TORCH_CHECK(!torch::autograd::isFwGradDefined(x),
+              "weft: messages do not carry forward-mode derivatives; use a collective, ", "or reverse mode");
+  static_cast<void>(mpi::label_for(datatype_of(x.scalar_type()), {x.sizes().data(), x.sizes().size()}));
+}
+
+c10::intrusive_ptr<PendingOperation> isend_on(mpi::CommView channel, const Tensor& x, const CommunicatorPtr& comm,
+                                              std::int64_t dest, std::int64_t tag) {
+  const bool wants_grad = x.requires_grad() && c10::GradMode::is_enabled();
+  const std::int64_t gradient_tag = comm->transfer_tag(comm->next_transfer());
+  auto request = start_send(x, comm, channel, dest, tag, gradient_tag, wants_grad);
+  if (wants_grad) record_send(x, comm, dest, gradient_tag);
+  return c10::make_intrusive<PendingSend>(comm, std::move(request));
+}
+
+c10::intrusive_ptr<PendingOperation> irecv_on(mpi::CommView channel, const std::optional<Tensor>& like,
+                                              const CommunicatorPtr& comm, std::optional<std::int64_t> source,
+                                              std::optional<std::int64_t> tag) {
+  return c10::make_intrusive<PendingRecv>(comm, channel, like, narrow(source), narrow(tag));
+}
 
 c10::intrusive_ptr<PendingOperation> isend(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dest,
                                            std::int64_t tag, std::source_location where) {
   const mpi::OperationScope scope("isend", comm.get(), where);
   interruptible([&] { comm->enter(); });
-  require_communicable(x);
-  TORCH_CHECK(!torch::autograd::isFwGradDefined(x),
-              "weft: messages do not carry forward-mode derivatives; use a collective, ", "or reverse mode");
-  require_rank(dest, comm->size(), "dest");
-  require_tag(tag, comm);
-  const bool wants_grad = x.requires_grad() && c10::GradMode::is_enabled();
-  const std::int64_t gradient_tag = comm->transfer_tag(comm->next_transfer());
-  auto request = start_send(x, comm, current_direction(), dest, tag, gradient_tag, wants_grad);
-  if (wants_grad) record_send(x, comm, dest, gradient_tag);
-  return c10::make_intrusive<PendingSend>(comm, std::move(request));
+  require_sendable(x, comm, dest, tag);
+  return isend_on(comm->messages(), x, comm, dest, tag);
 }
 
 void send(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dest, std::int64_t tag,
@@ -194,10 +223,8 @@ c10::intrusive_ptr<PendingOperation> irecv(const std::optional<Tensor>& like, co
                                            std::source_location where) {
   const mpi::OperationScope scope("irecv", comm.get(), where);
   interruptible([&] { comm->enter(); });
-  if (like) require_communicable(*like);
-  if (source) require_rank(*source, comm->size(), "source");
-  if (tag) require_tag(*tag, comm);
-  return c10::make_intrusive<PendingRecv>(comm, like, narrow(source), narrow(tag));
+  require_receivable(like, comm, source, tag);
+  return irecv_on(comm->messages(), like, comm, source, tag);
 }
 
 Received recv(const std::optional<Tensor>& like, const CommunicatorPtr& comm, std::optional<std::int64_t> source,
@@ -211,8 +238,11 @@ Received recv(const std::optional<Tensor>& like, const CommunicatorPtr& comm, st
 Tensor sendrecv(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dest, std::int64_t source, std::int64_t tag,
                 const std::optional<Tensor>& like, std::source_location where) {
   const mpi::OperationScope scope("sendrecv", comm.get(), where);
-  const auto sending = isend(x, comm, dest, tag);
-  Tensor y = recv(like, comm, source, tag).tensor;
+  interruptible([&] { comm->enter(); });
+  require_sendable(x, comm, dest, tag);  // all arguments, before anything is sent
+  require_receivable(like, comm, source, tag);
+  const auto sending = isend_on(comm->messages(), x, comm, dest, tag);
+  Tensor y = wait(irecv_on(comm->messages(), like, comm, source, tag));
   wait(sending);
   return like ? y : to_device_of(std::move(y), x);
 }
@@ -221,7 +251,7 @@ namespace {
 
 // In the schemas, -1 stands for any source or tag.
 std::optional<std::int64_t> unless_any(std::int64_t value) {
-  return value < 0 ? std::nullopt : std::optional<std::int64_t>(value);
+  return value == -1 ? std::nullopt : std::optional<std::int64_t>(value);
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {

@@ -49,6 +49,19 @@ struct Received {
                                                          std::optional<std::int64_t> tag = 0,
                                                          std::source_location where = std::source_location::current());
 
+// Throws c10::Error or std::invalid_argument unless x can be sent in a message.
+void require_message(const at::Tensor& x);
+// Like isend and irecv, for other operations of the library: on the given channel of the communicator, where the
+// application's messages never match, and without checking the arguments.
+[[nodiscard]] c10::intrusive_ptr<PendingOperation> isend_on(mpi::CommView channel, const at::Tensor& x,
+                                                            const CommunicatorPtr& comm, std::int64_t dest,
+                                                            std::int64_t tag);
+[[nodiscard]] c10::intrusive_ptr<PendingOperation> irecv_on(mpi::CommView channel,
+                                                            const std::optional<at::Tensor>& like,
+                                                            const CommunicatorPtr& comm,
+                                                            std::optional<std::int64_t> source,
+                                                            std::optional<std::int64_t> tag);
+
 // Sends x to `dest` and receives a tensor from `source` at the same time; never deadlocks.
 // Returns the received tensor, on the device of `like`, or of x without it.
 // Adjoint: the gradients travel in the opposite direction.

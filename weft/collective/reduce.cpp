@@ -26,23 +26,26 @@ const auto& handle() {
 Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t root, std::int64_t comm) {
   CollectiveCall call("reduce", comm);
   ReduceOp op = ReduceOp::kSum;
+  Tensor in, out;
   call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
     require_rank(root, call.size(), "root");
+    in = readable(to_communication_type(x, op));
+    out = writable(x.sizes(), in);
   });
   call.agree(Signature("reduce").add(x).add(static_cast<std::int64_t>(op)).add(root), 0, [&] {
     return "reduce(" + describe(x) + ", '" + std::string(op_name) + "', root=" + std::to_string(root) + ")";
   });
-  const Tensor in = readable(to_communication_type(x, op));
-  Tensor out = writable(x.sizes(), in);
-  {
-    const mpi::BlockingScope blocking;
-    mpi::reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
-                static_cast<int>(root), call.channel());
-  }
-  if (call.rank() != root) out.zero_();
-  return finish_reduction(std::move(out), op, call.size(), x.options());
+  return call.run([&] {
+    {
+      const mpi::BlockingScope blocking;
+      mpi::reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
+                  static_cast<int>(root), call.channel());
+    }
+    if (call.rank() != root) out.zero_();
+    return finish_reduction(std::move(out), op, call.size(), x.options());
+  });
 }
 
 // The root reduces with torch, which provides all derivatives. On other ranks the empty tensor sums to zeros.
@@ -62,8 +65,8 @@ struct Adjoint {
 };
 
 Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t root, std::int64_t comm) {
-  const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
+  const GradientCall call(x, op && has_gradient(x, *op));
   if (op && reduces_with_torch(x, *op)) {
     return through_gather(x, *op, root, Communicator::find(comm));
   }

@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include <sstream>
+
 #include "weft/collective/all_gather.h"
 #include "weft/collective/all_to_all.h"
 #include "weft/collective/autograd/fake_kernel.h"
@@ -30,27 +32,30 @@ Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t dim, 
   CollectiveCall call("reduce_scatter", comm);
   ReduceOp op = ReduceOp::kSum;
   Sizes sizes;
+  Tensor in, out;
   call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
     TORCH_CHECK(x.dim() > 0, "weft: reduce_scatter expects a tensor of at least one dimension");
     dim = wrap_dim(x, dim);
     sizes = split_sizes(given, x.size(dim), call.size());
+    in = readable(to_communication_type(to_front(x, dim), op));
+    out = writable(with_rows(in, sizes[static_cast<std::size_t>(call.rank())]), in);
   });
   call.agree(Signature("reduce_scatter").add(x).add(static_cast<std::int64_t>(op)).add(dim).add(sizes), 0, [&] {
-    return "reduce_scatter(" + describe(x) + ", '" + std::string(op_name) + "', dim=" + std::to_string(dim) + ", " +
-           std::to_string(sizes.size()) + " sizes)";
+    std::ostringstream text;
+    text << "reduce_scatter(" << describe(x) << ", '" << op_name << "', dim=" << dim
+         << ", sizes=" << at::IntArrayRef(sizes) << ")";
+    return text.str();
   });
-  const Tensor in = readable(to_communication_type(to_front(x, dim), op));
-  auto shape = in.sizes().vec();
-  shape[0] = sizes[static_cast<std::size_t>(call.rank())];
-  Tensor out = writable(shape, in);
-  {
-    const mpi::BlockingScope blocking;
-    mpi::reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
-                        datatype_of(in.scalar_type()), op, call.channel());
-  }
-  return finish_reduction(from_front(out, dim), op, call.size(), x.options());
+  return call.run([&] {
+    {
+      const mpi::BlockingScope blocking;
+      mpi::reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
+                          datatype_of(in.scalar_type()), op, call.channel());
+    }
+    return finish_reduction(from_front(out, dim), op, call.size(), x.options());
+  });
 }
 
 // Each rank receives the pieces that it owns and reduces them with torch, which provides all derivatives.
@@ -72,9 +77,10 @@ struct Adjoint {
 
 Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t dim, at::OptionalIntArrayRef sizes,
                      std::int64_t comm) {
-  const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
-  if (op && reduces_with_torch(x, *op) && x.dim() > 0) {
+  const GradientCall call(x, op && has_gradient(x, *op));
+  // communicate() reports an invalid dimension to all ranks.
+  if (op && reduces_with_torch(x, *op) && x.dim() > 0 && dim >= -x.dim() && dim < x.dim()) {
     return through_all_to_all(x, *op, dim, sizes, Communicator::find(comm));
   }
   const Tensor y = below_autograd(handle(), x, op_name, dim, sizes, comm);

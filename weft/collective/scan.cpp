@@ -41,28 +41,31 @@ Tensor neutral(const Tensor& x, ReduceOp op) {
 Tensor communicate(const Tensor& x, std::string_view op_name, bool exclusive, bool reverse, std::int64_t comm) {
   CollectiveCall call(exclusive ? "exscan" : "scan", comm);
   ReduceOp op = ReduceOp::kSum;
+  Tensor in, out;
   call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
     TORCH_CHECK(!exclusive || x.is_floating_point() || (op != ReduceOp::kMin && op != ReduceOp::kMax),
                 "weft: exscan with '", op_name,
                 "' requires a floating-point type, because the first rank gets infinity; got ", x.scalar_type());
+    in = readable(to_communication_type(x, op));
+    out = writable(x.sizes(), in);
   });
   call.agree(Signature("scan").add(x).add(static_cast<std::int64_t>(op)).add(exclusive).add(reverse), 0, [&] {
     return std::string(exclusive ? "exscan(" : "scan(") + describe(x) + ", '" + std::string(op_name) + "'" +
            (reverse ? ", reverse)" : ")");
   });
-  const Tensor in = readable(to_communication_type(x, op));
-  Tensor out = writable(x.sizes(), in);
-  const auto channel = reverse ? call.communicator()->reversed(call.direction()) : call.channel();
-  const int before = position(*call.communicator(), reverse);
-  {
-    const mpi::BlockingScope blocking;
-    const auto run = exclusive ? &mpi::exscan : &mpi::scan;
-    run(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op, channel);
-  }
-  if (exclusive && before == 0) out.copy_(neutral(out, op));
-  return finish_reduction(std::move(out), op, std::max(exclusive ? before : before + 1, 1), x.options());
+  return call.run([&] {
+    const auto channel = reverse ? call.communicator()->reversed(call.direction()) : call.channel();
+    const int before = position(*call.communicator(), reverse);
+    {
+      const mpi::BlockingScope blocking;
+      const auto run = exclusive ? &mpi::exscan : &mpi::scan;
+      run(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op, channel);
+    }
+    if (exclusive && before == 0) out.copy_(neutral(out, op));
+    return finish_reduction(std::move(out), op, std::max(exclusive ? before : before + 1, 1), x.options());
+  });
 }
 
 // Gathers the tensors of all ranks and reduces them with torch, which provides all derivatives.
@@ -90,8 +93,8 @@ struct Adjoint {
 };
 
 Tensor differentiate(const Tensor& x, std::string_view op_name, bool exclusive, bool reverse, std::int64_t comm) {
-  const GradientCall call(x);
   const auto op = mpi::reduce_op_from(op_name);
+  const GradientCall call(x, op && has_gradient(x, *op));
   const CommunicatorPtr communicator = Communicator::find(comm);
   if (op && reduces_with_torch(x, *op)) {
     return through_all_gather(x, *op, exclusive, reverse, communicator);

@@ -24,13 +24,16 @@ const auto& handle() {
   return op;
 }
 
-// The root broadcasts its label, with the split dimension first, and the sizes.
+// The root broadcasts its label, with the split dimension first, the split dimension and the sizes.
 struct ScatterHeader {
   mpi::Label label;
+  std::int64_t dim = 0;
   Sizes sizes;
 
   void broadcast_from(int root, mpi::CommView channel) {
+    const mpi::BlockingScope blocking;
     mpi::broadcast(&label, sizeof label, mpi::Datatype::kUInt8, root, channel);
+    mpi::broadcast(&dim, 1, mpi::Datatype::kInt64, root, channel);
     mpi::broadcast(sizes.data(), static_cast<std::int64_t>(sizes.size()), mpi::Datatype::kInt64, root, channel);
   }
 };
@@ -38,7 +41,7 @@ struct ScatterHeader {
 Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, at::OptionalIntArrayRef given,
                    std::int64_t comm) {
   CollectiveCall call("scatter", comm);
-  ScatterHeader header{{}, Sizes(static_cast<std::size_t>(call.size()))};
+  ScatterHeader header{{}, 0, Sizes(static_cast<std::size_t>(call.size()))};
   Tensor in;
   call.check([&] {
     require_rank(root, call.size(), "root");
@@ -46,26 +49,39 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, at::Opt
     require_communicable(x);
     TORCH_CHECK(x.dim() > 0, "weft: scatter expects a tensor of at least one dimension on the root");
     dim = wrap_dim(x, dim);
+    header.dim = dim;
     header.sizes = split_sizes(given, x.size(dim), call.size());
     in = readable(to_front(x, dim));
     header.label = mpi::label_for(datatype_of(x.scalar_type()), {in.sizes().data(), in.sizes().size()});
   });
-  call.agree(Signature("scatter").add(root), 0, [&] {
+  const auto text = [&] {
     return "scatter(" + describe(x) + ", dim=" + std::to_string(dim) + ", root=" + std::to_string(root) + ")";
-  });
-  const mpi::BlockingScope blocking;
+  };
+  call.agree(Signature("scatter").add(root), 0, text);
   header.broadcast_from(static_cast<int>(root), call.channel());
   save_sizes_for_backward(header.sizes);
   const auto& label = header.label;
-  std::vector<std::int64_t> shape(label.sizes().begin(), label.sizes().end());
-  shape[0] = header.sizes[static_cast<std::size_t>(call.rank())];
-  if (dim < 0) dim += static_cast<std::int64_t>(shape.size());
-  Tensor out = writable(shape, x.scalar_type() == scalar_type_of(label.type)
-                                   ? x
-                                   : at::empty({0}, x.options().dtype(scalar_type_of(label.type))));
-  mpi::scatter(in.defined() ? in.const_data_ptr() : nullptr, out.mutable_data_ptr(), element_counts(header.sizes, out),
-               label.type, static_cast<int>(root), call.channel());
-  return to_device_of(from_front(out, dim), x);
+  Tensor out;
+  call.confirm(
+      [&] {
+        std::vector<std::int64_t> shape(label.sizes().begin(), label.sizes().end());
+        shape[0] = header.sizes[static_cast<std::size_t>(call.rank())];
+        const std::int64_t wrapped = dim < 0 ? dim + label.dims : dim;
+        TORCH_CHECK(wrapped == header.dim, "weft: the root splits dimension ", header.dim,
+                    ", but this rank passed dim=", dim);
+        out = writable(shape, x.scalar_type() == scalar_type_of(label.type)
+                                  ? x
+                                  : at::empty({0}, x.options().dtype(scalar_type_of(label.type))));
+      },
+      text);
+  return call.run([&] {
+    {
+      const mpi::BlockingScope blocking;
+      mpi::scatter(in.defined() ? in.const_data_ptr() : nullptr, out.mutable_data_ptr(),
+                   element_counts(header.sizes, out), label.type, static_cast<int>(root), call.channel());
+    }
+    return to_device_of(from_front(out, header.dim), x);
+  });
 }
 
 struct Adjoint {
@@ -80,7 +96,7 @@ struct Adjoint {
 
 Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, at::OptionalIntArrayRef sizes,
                      std::int64_t comm) {
-  const GradientCall call(x);
+  const GradientCall call(x, /*differentiable=*/true);
   const Tensor y = below_autograd(handle(), x, dim, root, sizes, comm);
   // The root's type decides whether to record; other ranks may pass a placeholder of any type.
   if (call.recording() && torch::autograd::isDifferentiableType(y.scalar_type())) {

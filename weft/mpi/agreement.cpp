@@ -50,7 +50,7 @@ std::int64_t wall_clock_ms() noexcept {
 
 AgreementMessage message_of(std::uint64_t number, const AgreementInput& input) noexcept {
   const std::uint64_t flags = (input.wants_grad ? 1U : 0U) | (input.grad_disabled ? 2U : 0U) |
-                              (input.has_tangent ? 4U : 0U) | (input.failed ? 8U : 0U);
+                              (input.has_tangent ? 4U : 0U) | (input.failed ? 8U : 0U) | (input.unprepared ? 16U : 0U);
   return {number,
           input.signature,
           input.signature,
@@ -61,8 +61,9 @@ AgreementMessage message_of(std::uint64_t number, const AgreementInput& input) n
 }
 
 AgreementResult result_of(const AgreementMessage& message) noexcept {
-  return {message.signature_min,     message.signature_max,     message.value_min,         message.value_max,
-          (message.flags & 1U) != 0, (message.flags & 2U) != 0, (message.flags & 4U) != 0, (message.flags & 8U) != 0};
+  return {message.signature_min,     message.signature_max,     message.value_min,
+          message.value_max,         (message.flags & 1U) != 0, (message.flags & 2U) != 0,
+          (message.flags & 4U) != 0, (message.flags & 8U) != 0, (message.flags & 16U) != 0};
 }
 
 std::string waiting_for(const void* peer) {
@@ -131,7 +132,6 @@ AgreementResult Communicator::agree(Direction direction, const AgreementInput& i
     int tag = static_cast<int>(which) * kAgreementRounds;
     for (int distance = 1; distance < size_; distance *= 2, ++tag) exchange_round(*this, buffers, distance, tag);
     if (wall_clock_ms() >= buffers->mine.deadline_ms) await_alarm(*this);
-    settled_transfers_ = transfers_;
     return result_of(buffers->mine);
   });
 }

@@ -21,6 +21,7 @@ struct AgreementInput {
   bool grad_disabled = false;   // this rank cannot record a gradient
   bool has_tangent = false;     // this rank's input carries a forward-mode derivative
   bool failed = false;          // this rank's arguments are invalid, so no rank may communicate
+  bool unprepared = false;      // this rank must prepare more before it communicates; the ranks then agree again
 };
 
 // The result, equal on all ranks.
@@ -28,6 +29,7 @@ struct AgreementResult {
   std::uint64_t signature_min = 0, signature_max = 0;
   std::int64_t value_min = 0, value_max = 0;
   bool any_wants_grad = false, any_grad_disabled = false, any_has_tangent = false, any_failed = false;
+  bool any_unprepared = false;
 
   [[nodiscard]] bool same_signature() const noexcept { return signature_min == signature_max; }
   [[nodiscard]] bool same_call() const noexcept { return same_signature() && !any_failed; }

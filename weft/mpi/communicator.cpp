@@ -1,9 +1,9 @@
 #include "weft/mpi/communicator.h"
 
-#include <chrono>
 #include <map>
 #include <stdexcept>
 
+#include "weft/mpi/closing.h"
 #include "weft/mpi/control_tags.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
@@ -23,54 +23,11 @@ Registry& registry() {
   return *registry;
 }
 
-// MPI communicators that are no longer used but not freed yet. An alarm of a peer may still be in flight to them. If
-// they were freed at once, MPI could reuse their context ids for communicators that do not include that peer. They are
-// therefore kept for a while, and leaked if a message did arrive.
-class RetiredComms {
- public:
-  void add(UniqueComm comm) {
-    const std::lock_guard lock(mutex_);
-    if (comm.valid()) kept_.push_back({std::move(comm), std::chrono::steady_clock::now()});
-  }
-  // Local. Frees the communicators that were retired long enough ago.
-  void free_old() {
-    const std::lock_guard lock(mutex_);
-    const auto now = std::chrono::steady_clock::now();
-    std::erase_if(kept_, [&](Entry& entry) {
-      if (has_message(entry.comm.handle())) {
-        entry.comm.leak();
-        return true;
-      }
-      return now - entry.since > kDelay;
-    });
-  }
-
- private:
-  static constexpr std::chrono::seconds kDelay{2};  // longer than a message is in flight
-  struct Entry {
-    UniqueComm comm;
-    std::chrono::steady_clock::time_point since;
-  };
-
-  static bool has_message(MPI_Comm comm) {
-    int found = 0;
-    check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE), "MPI_Iprobe", comm);
-    return found != 0;
-  }
-
-  std::mutex mutex_;
-  std::vector<Entry> kept_;
-};
-
-RetiredComms& retired() {
-  static auto* retired = new RetiredComms();  // never destroyed: MPI may be finalised by then
-  return *retired;
-}
-
 }  // namespace
 
 Communicator::Communicator(UniqueComm origin)
     : origin_(std::move(origin)),
+      contacts_(static_cast<std::size_t>(origin_.size())),
       name_(origin_.name()),
       rank_(origin_.rank()),
       size_(origin_.size()),
@@ -111,8 +68,14 @@ std::shared_ptr<Communicator> Communicator::world() {
 }
 
 CommView Communicator::origin() const { return origin_; }
-CommView Communicator::control() const { return control_; }
-CommView Communicator::channel(Direction direction) const { return channels_[static_cast<std::size_t>(direction)]; }
+CommView Communicator::control() const { return open_channel(kControl); }
+CommView Communicator::messages() const { return open_channel(kMessages); }
+CommView Communicator::channel(Direction direction) const { return open_channel(static_cast<std::size_t>(direction)); }
+
+CommView Communicator::open_channel(std::size_t channel) const {
+  require_open();  // MPI would abort the job
+  return channels_[channel];
+}
 
 CommView Communicator::reversed(Direction direction) {
   auto& slot = reversed_[static_cast<std::size_t>(direction)];
@@ -121,10 +84,9 @@ CommView Communicator::reversed(Direction direction) {
 }
 
 void Communicator::open_channels() {
-  retired().free_old();
-  control_ = origin_.dup(name_ + ".control");
-  channels_[0] = origin_.dup(name_ + ".forward");
-  channels_[1] = origin_.dup(name_ + ".backward");
+  advance_closing();
+  constexpr std::array<const char*, kChannels> kNames{".forward", ".backward", ".control", ".messages"};
+  for (std::size_t i = 0; i < kChannels; ++i) channels_[i] = origin_.dup(name_ + kNames[i]);
 }
 
 // New duplicates of the origin, some of them still in progress. Survives a rebuild that timed out, because the
@@ -135,11 +97,10 @@ struct Communicator::Rebuild {
   Request request;
 };
 
-// Channels that may hold unfinished messages are leaked, not freed. MPI_Comm_free could wait for the messages. MPI
-// would also deliver later messages to the next communicator with the same context id, where they block others. MPI
-// reuses a context id only when no rank of the new communicator holds it.
+// After a failure, the channels may hold unfinished agreements and collectives, which cannot be drained. They are
+// leaked, not freed: MPI_Comm_free could wait for the messages, and MPI would deliver later ones to the next
+// communicator with the same context id. MPI reuses a context id only when no rank of the new communicator holds it.
 void Communicator::leak_channels() noexcept {
-  control_.leak();
   for (auto& channel : channels_) channel.leak();
   for (auto& channel : reversed_) channel.leak();
 }
@@ -153,7 +114,7 @@ void Communicator::begin_rebuild() {
 
 void Communicator::rebuild() {
   if (rebuild_ == nullptr) begin_rebuild();
-  while (rebuild_->finished.size() < 1 + channels_.size()) {
+  while (rebuild_->finished.size() < channels_.size()) {
     auto& [finished, fresh, request] = *rebuild_;
     if (fresh == nullptr) {
       fresh = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
@@ -164,24 +125,32 @@ void Communicator::rebuild() {
     finished.push_back(UniqueComm::adopt(*fresh, name_));
     fresh.reset();
   }
-  control_ = std::move(rebuild_->finished[0]);
-  channels_[0] = std::move(rebuild_->finished[1]);
-  channels_[1] = std::move(rebuild_->finished[2]);
+  std::move(rebuild_->finished.begin(), rebuild_->finished.end(), channels_.begin());
   rebuild_.reset();
   broken_ = false;
 }
 
 void Communicator::close() noexcept {
+  if (closed_) return;
   closed_ = true;
-  if (may_have_messages_in_flight()) leak_channels();
-  if (size_ == 1) return;  // no peers, so no late alarms: the destructor frees the channels
-  retired().add(std::move(control_));
-  for (auto& channel : channels_) retired().add(std::move(channel));
-  for (auto& channel : reversed_) retired().add(std::move(channel));
+  if (broken_) return leak_channels();
+  ClosedChannels closed;
+  for (const auto channel : {kControl, kMessages, kForward, kBackward}) {
+    closed.channels.push_back(std::move(channels_[channel]));
+  }
+  for (UniqueComm& comm : reversed_) closed.idle.push_back(std::move(comm));
+  for (int rank = 0; rank < size_; ++rank) {
+    if (contacts_[static_cast<std::size_t>(rank)]) closed.contacts.push_back(rank);
+  }
+  close_channels(std::move(closed));
+}
+
+void Communicator::require_open() const {
+  if (closed_) throw Disagreement("weft: communicator '" + name_ + "' was freed; create a new one with split or dup");
 }
 
 void Communicator::enter() {
-  if (closed_) throw Disagreement("weft: communicator '" + name_ + "' was freed; create a new one with split or dup");
+  require_open();
   if (!Environment::alive()) throw MpiError("weft.MpiError: MPI is not running; was it finalised?");
   if (size_ == 1) return;
   if (broken_) {
@@ -202,9 +171,9 @@ void Communicator::raise_alarm(const std::string& cause) noexcept {
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
       Request& request = alarms_sent_.emplace_back(text);
-      check(MPI_Isend(text->data(), static_cast<int>(text->size()), MPI_CHAR, peer, kAlarmTag, control_.handle(),
+      check(MPI_Isend(text->data(), static_cast<int>(text->size()), MPI_CHAR, peer, kAlarmTag, control().handle(),
                       request.add()),
-            "MPI_Isend", control_.handle());
+            "MPI_Isend", control().handle());
       static_cast<void>(request.test());
     }
   } catch (const std::exception&) {
@@ -215,7 +184,7 @@ void Communicator::raise_alarm(const std::string& cause) noexcept {
 void Communicator::poll_alarm() {
   int found = 0;
   MPI_Status status;
-  const MPI_Comm comm = control_.handle();
+  const MPI_Comm comm = control().handle();
   check(MPI_Iprobe(MPI_ANY_SOURCE, kAlarmTag, comm, &found, &status), "MPI_Iprobe", comm);
   if (found == 0) return;
   int length = 0;

@@ -1,11 +1,11 @@
-// Communicator: a group of ranks with separate channels for forward, backward and control messages.
+// Communicator: a group of ranks with separate channels for forward, backward, control and the application's messages.
 //
 // Before an operation communicates, its ranks agree (weft/mpi/agreement.h). One short exchange compares the operation
 // and its arguments, reports failed checks and collects the requests for gradients. That exchange can time out and be
 // interrupted. Afterwards every rank is inside the operation, so the payload can use MPI's fast blocking calls.
 // A rank that fails elsewhere raises an alarm, which interrupts the waits of its peers.
 //
-// Ownership: CommView borrows an MPI_Comm and UniqueComm owns one (weft/mpi/comm.h). A Communicator owns four or more
+// Ownership: CommView borrows an MPI_Comm and UniqueComm owns one (weft/mpi/comm.h). A Communicator owns five or more
 // of them and is held by CommunicatorPtr. Use Communicator for operations, and the others inside weft/mpi.
 #pragma once
 
@@ -50,14 +50,21 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   // The MPI communicator that this one was made from, for split, cart and topology queries. Carries no messages.
   [[nodiscard]] CommView origin() const;
+  // The channels throw Disagreement if the communicator is closed. Operations of the library use channel(), and only
+  // the application's messages use messages(), because a receive with any tag matches every message of its channel.
   [[nodiscard]] CommView channel(Direction direction) const;
   [[nodiscard]] CommView control() const;
+  [[nodiscard]] CommView messages() const;
   // The same ranks in reverse order, for suffix scans. Collective at the first call per direction.
   [[nodiscard]] CommView reversed(Direction direction);
 
-  // Closes the communicator: later operations throw. Collective by convention, like MPI_Comm_free.
+  // Closes the communicator: later operations throw. Collective by convention, like MPI_Comm_free, but does not wait
+  // for the other ranks. Messages that were not received are dropped, and MPI's memory is freed when all ranks have
+  // closed the communicator (weft/mpi/closing.h).
   void close() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_; }
+  // Throws Disagreement if the communicator is closed.
+  void require_open() const;
 
   // Every operation calls this first. Throws if the communicator is closed or a peer raised an alarm. After a failure
   // it rebuilds the channels and is collective.
@@ -73,6 +80,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Throws PeerLost if another rank raised an alarm.
   void poll_alarm();
 
+  // Call it before sending a message that `dest` might never receive: close() then ensures that it is dropped.
+  void add_contact(int dest) noexcept { contacts_[static_cast<std::size_t>(dest)] = true; }
   // A number that is unique among the messages that this rank sends in this communicator.
   [[nodiscard]] std::int64_t next_transfer() noexcept { return transfers_.fetch_add(1); }
   // Maps a transfer number to a tag that this MPI allows and that the control channel does not use otherwise.
@@ -80,25 +89,23 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
  private:
   explicit Communicator(UniqueComm origin);
+  // kForward and kBackward are the values of Direction.
+  enum Channel : std::size_t { kForward, kBackward, kControl, kMessages, kChannels };
   void open_channels();
   void leak_channels() noexcept;
-  // Whether messages of this rank may still be in flight to peers that have not received them.
-  [[nodiscard]] bool may_have_messages_in_flight() const noexcept {
-    return broken_ || transfers_ != settled_transfers_;
-  }
+  [[nodiscard]] CommView open_channel(std::size_t channel) const;
   struct Rebuild;
   void begin_rebuild();
   void rebuild();
 
   UniqueComm origin_;
-  UniqueComm control_;
-  std::array<UniqueComm, 2> channels_;
+  std::array<UniqueComm, kChannels> channels_;
   std::array<UniqueComm, 2> reversed_;
   std::array<std::uint64_t, 2> agreements_{};
   std::vector<Request> alarms_sent_;
   std::shared_ptr<Rebuild> rebuild_;  // null unless a rebuild is in progress
   std::atomic<std::int64_t> transfers_{0};
-  std::int64_t settled_transfers_ = 0;  // transfers before the last agreement
+  std::vector<std::atomic<bool>> contacts_;  // by rank
   std::string name_;
   std::int64_t id_ = -1;
   int rank_;

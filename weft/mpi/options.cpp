@@ -9,8 +9,6 @@
 namespace weft::mpi {
 namespace {
 
-constexpr double kLongestWait = 1e9;  // seconds, about 30 years: in effect no limit
-
 double number(const char* name, double fallback, double least, double most) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return fallback;

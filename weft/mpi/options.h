@@ -6,6 +6,8 @@
 
 namespace weft::mpi {
 
+inline constexpr double kLongestWait = 1e9;  // seconds, about 30 years: in effect no limit
+
 struct Options {
   // A blocking wait throws TimeoutError after this time (WEFT_TIMEOUT, seconds).
   std::chrono::milliseconds timeout{300'000};

@@ -214,3 +214,85 @@ def test_invalid_neighbour_exchange_on_one_rank_raises_on_all_ranks(comm: weft.C
             ring.neighbour_exchange(wrong if comm.rank == 0 else [x, x])
     assert len(ring.neighbour_exchange([x, x])) == 2
     ring.free()
+
+
+@pytest.mark.parametrize("color", [-4, 2**31, 2**32, 2**70])
+def test_color_out_of_range_raises(color: int, comm: weft.Communicator) -> None:
+    """Regression: 2**32 joined color 0, and 2**31 crashed."""
+    with pytest.raises(ValueError, match=rf"below 2\*\*31, or None for no group, got {color}"):
+        comm.split(color)
+
+
+@several
+def test_invalid_split_on_one_rank_raises_on_all_ranks(comm: weft.Communicator) -> None:
+    for color, key in ((2**32, None), (-1, None), (0, 2**31)):
+        bad = comm.rank == 1
+        with pytest.raises(
+            ValueError if bad else weft.Disagreement,
+            match=r"expected a" if bad else r"rank 1: split failed: .*expected a",
+        ):
+            comm.split(*((color, key) if bad else (0, None)))
+    assert comm.split(2**31 - 1, -(2**31)).size == comm.size
+
+
+@several
+def test_invalid_grid_on_one_rank_raises_on_all_ranks(comm: weft.Communicator) -> None:
+    for extents, periodic in (([comm.size + 1], None), ([comm.size], [True, False])):
+        bad = comm.rank == 1
+        with pytest.raises(ValueError if bad else weft.Disagreement, match="cart"):
+            comm.cart(*((extents, periodic) if bad else ([comm.size], None)))
+    with pytest.raises(weft.Disagreement, match=r"(?s)periodic=\[?0.*periodic=\[?1"):
+        comm.cart([comm.size], [comm.rank == 1])
+
+
+@several
+def test_different_sizes_are_named_by_rank(comm: weft.Communicator) -> None:
+    """Regression: the text was the same for all ranks."""
+    rest = [0] * (comm.size - 2)
+    with pytest.raises(weft.Disagreement, match=r"(?s)rank 0: .*sizes=\[1, 3.*rank 1.*sizes=\[2, 2"):
+        comm.reduce_scatter(torch.ones(4), sizes=[1, 3, *rest] if comm.rank == 0 else [2, 2, *rest])
+
+
+@several
+def test_invalid_reduction_on_one_rank_raises_on_all_ranks(comm: weft.Communicator) -> None:
+    """Regression: iall_reduce raised on that rank only, and so did reduce_scatter with prod."""
+    with pytest.raises(weft.Disagreement, match="rank 1: iall_reduce failed: weft: unknown reduction 'plus'"):
+        comm.iall_reduce(torch.ones(2), "plus" if comm.rank == 1 else "sum")
+    with pytest.raises(weft.Disagreement, match=r"rank 1: reduce_scatter failed: weft: expected a dimension"):
+        comm.reduce_scatter(torch.ones(4), "prod", dim=7 if comm.rank == 1 else 0)
+
+
+@several
+def test_scatter_with_another_dimension_on_one_rank_raises_on_all_ranks(comm: weft.Communicator) -> None:
+    """Regression: that rank returned a transposed piece."""
+    with pytest.raises(weft.Disagreement, match=r"rank 1: scatter failed: weft: the root splits dimension 0.*dim=1"):
+        comm.scatter(torch.ones(2 * comm.size, 3) if comm.rank == 0 else None, dim=1 if comm.rank == 1 else 0)
+    piece = comm.scatter(torch.ones(3, 2 * comm.size) if comm.rank == 0 else None, dim=1 if comm.rank == 0 else -1)
+    assert piece.shape == (3, 2)
+
+
+def test_sendrecv_sends_nothing_if_an_argument_is_invalid(comm: weft.Communicator) -> None:
+    """Regression: the message was sent before the source was checked."""
+    other = comm.dup()
+    following, previous = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for source in (comm.size, -1, -7):
+        with pytest.raises(RuntimeError, match="expected source to be a rank"):
+            other.sendrecv(torch.zeros(1), dest=following, source=source)
+    assert other.sendrecv(torch.ones(1), dest=following, source=previous).item() == 1
+
+
+def test_negative_sources_and_tags_raise(comm: weft.Communicator) -> None:
+    """Regression: every negative number stood for any source or tag."""
+    with pytest.raises(RuntimeError, match="expected source to be a rank"):
+        comm.irecv(source=-2)
+    with pytest.raises(RuntimeError, match="expected a tag"):
+        comm.irecv(tag=-2)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e-4, float("inf"), float("nan"), 1e300])
+def test_invalid_times_raise(seconds: float) -> None:
+    before = weft.options()
+    for name in ("timeout", "warn_after"):
+        with pytest.raises(ValueError, match="must be greater than 0 s"):
+            weft.configure(**{name: seconds})
+    assert weft.options() == before

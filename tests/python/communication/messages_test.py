@@ -153,6 +153,30 @@ def test_neighbours_on_a_ring_exchange_values_and_gradients(comm: weft.Communica
     assert x.grad is not None and x.grad.tolist() == [2 * 7 + 3 * 5] * (ring.rank + 1)
 
 
+def test_pending_receive_with_any_tag_does_not_match_other_operations(comm: weft.Communicator) -> None:
+    """Regression: it received the messages of neighbour_exchange, and both ranks waited forever."""
+    ring = comm.cart([comm.size], [True])
+    before = weft.configure(timeout=20)
+    try:
+        pending = ring.irecv(source=None, tag=None)
+        x = torch.full((5,), float(ring.rank))
+        for _ in range(3):
+            previous, following = ring.neighbour_exchange([x, x])
+            assert previous is not None and previous[0] == (ring.rank - 1) % ring.size
+            assert following is not None and following[0] == (ring.rank + 1) % ring.size
+        halves = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2 * ring.size))
+        net = weft.LayerParallel(ring, halves, levels=1)
+        net(torch.ones(2, 4))
+        assert not pending.test()
+        sending = ring.isend(torch.full((2,), 7.0), (ring.rank + 1) % ring.size, tag=11)
+        assert pending.wait().tolist() == [7.0, 7.0]
+        sending.wait()
+        assert ring.all_reduce(torch.ones(1)).item() == ring.size
+    finally:
+        weft.configure(before)
+        weft.reset_tape()
+
+
 def test_neighbours_beyond_an_edge_are_none(comm: weft.Communicator) -> None:
     line = comm.cart([comm.size])
     x = torch.full((2,), float(line.rank))

@@ -29,9 +29,13 @@ void reject_recomputation(mpi::Direction direction) {
 }  // namespace
 
 GradientCall::GradientCall(const at::Tensor& input)
+    : GradientCall(input, torch::autograd::isDifferentiableType(input.scalar_type())) {}
+
+GradientCall::GradientCall(const at::Tensor& input, bool differentiable)
     : outer_(t_call),
       wants_grad_(input.requires_grad() && c10::GradMode::is_enabled()),
-      has_tangent_(torch::autograd::isFwGradDefined(input)) {
+      has_tangent_(torch::autograd::isFwGradDefined(input)),
+      differentiable_(differentiable) {
   t_call = this;
 }
 
@@ -81,8 +85,7 @@ CollectiveCall::CollectiveCall(const char* name, std::int64_t comm)
 
 void CollectiveCall::store_failure(const std::exception& error) {
   if (!problem_.empty()) return;
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  problem_ = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  problem_ = message_of(error);
   exception_ = std::current_exception();
 }
 
@@ -93,15 +96,16 @@ mpi::AgreementResult CollectiveCall::exchange(const Signature& signature, std::i
                                   .wants_grad = call != nullptr && call->wants_grad_,
                                   .grad_disabled = call == nullptr || !c10::GradMode::is_enabled(),
                                   .has_tangent = call != nullptr && call->has_tangent_,
-                                  .failed = !problem_.empty()};
+                                  .failed = !problem_.empty(),
+                                  .unprepared = unprepared_};
   mpi::AgreementResult outcome;
   if (mpi::options().check) {
     outcome = interruptible([&] { return communicator_->agree(direction_, input); });
   } else {
-    // Without an exchange, record whenever grad mode is on: another rank may need the gradient.
+    // Without an exchange, record whenever a gradient is possible: another rank may need it.
     outcome = {.value_min = value,
                .value_max = value,
-               .any_wants_grad = !input.grad_disabled,
+               .any_wants_grad = input.wants_grad || (!input.grad_disabled && call->differentiable_),
                .any_has_tangent = input.has_tangent,
                .any_failed = input.failed};
   }
@@ -109,9 +113,18 @@ mpi::AgreementResult CollectiveCall::exchange(const Signature& signature, std::i
   return outcome;
 }
 
+bool CollectiveCall::any_failed() {
+  const mpi::AgreementInput input{.signature = mpi::Fingerprint(name_).value(), .failed = !problem_.empty()};
+  return !interruptible([&] { return communicator_->agree(direction_, input); }).same_call();
+}
+
 void CollectiveCall::throw_mismatch(const std::string& description) {
-  // Without peers to inform, throw the original exception.
-  if (exception_ && (communicator_->size() == 1 || !mpi::options().check)) std::rethrow_exception(exception_);
+  if (exception_ && !mpi::options().check) std::rethrow_exception(exception_);  // the peers do not listen
+  throw_failures(description);
+}
+
+void CollectiveCall::throw_failures(const std::string& description) {
+  if (exception_ && communicator_->size() == 1) std::rethrow_exception(exception_);
   const std::string mine =
       problem_.empty() ? description + " called from " + mpi::call_site() : std::string(name_) + " failed: " + problem_;
   mpi::throw_disagreement(*communicator_, mine);
@@ -121,6 +134,11 @@ void CollectiveCall::throw_grad_mode_mismatch(const std::string& description) {
   mpi::throw_disagreement(*communicator_, description +
                                               (c10::GradMode::is_enabled() ? " with gradients" : " under no_grad") +
                                               " called from " + mpi::call_site());
+}
+
+std::string message_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
 }
 
 void discard_recorded() noexcept { Tape::current().reset(); }

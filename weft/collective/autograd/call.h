@@ -23,6 +23,8 @@ namespace weft::collective {
 class GradientCall {
  public:
   explicit GradientCall(const at::Tensor& input);
+  // `differentiable`: false if the result of the operation has no gradient. By default, the type of the input decides.
+  GradientCall(const at::Tensor& input, bool differentiable);
   ~GradientCall();
   GradientCall(const GradientCall&) = delete;
   GradientCall& operator=(const GradientCall&) = delete;
@@ -45,6 +47,7 @@ class GradientCall {
   GradientCall* outer_;
   bool wants_grad_ = false;
   bool has_tangent_ = false;
+  bool differentiable_;
   std::optional<mpi::AgreementResult> outcome_;
 };
 
@@ -63,6 +66,25 @@ class Signature {
   mpi::Fingerprint fingerprint_;
 };
 
+// The message of an exception, without the stack trace of a c10::Error.
+[[nodiscard]] std::string message_of(const std::exception& error);
+
+// Runs code that other ranks depend on. If it fails, raises an alarm with the cause, unless the other ranks know
+// already or it timed out.
+template <class Run>
+decltype(auto) alarm_on_failure(Communicator& communicator, Run&& run) {
+  try {
+    return run();
+  } catch (const mpi::SharedFailure&) {
+    throw;
+  } catch (const mpi::TimeoutError&) {
+    throw;
+  } catch (const std::exception& error) {
+    communicator.raise_alarm(message_of(error));
+    throw;
+  }
+}
+
 // A call of a collective operation. It finds the communicator, runs this rank's argument checks and makes the ranks
 // agree on the call before they send data.
 class CollectiveCall {
@@ -76,13 +98,24 @@ class CollectiveCall {
   [[nodiscard]] mpi::CommView channel() const { return communicator_->channel(direction_); }
   [[nodiscard]] mpi::Direction direction() const noexcept { return direction_; }
 
-  // Runs this rank's argument checks. agree() throws their exception on all ranks.
+  // Runs this rank's argument checks, and allocates memory that does not depend on other ranks. agree() throws their
+  // exception on all ranks.
   template <class Checks>
   void check(Checks&& checks) {
     try {
       checks();
     } catch (const std::exception& error) {
       store_failure(error);
+    }
+  }
+  // Runs preparations that depend on a guess about other ranks, such as equal sizes. If they fail on any rank, the
+  // outcome of agree() has any_unprepared, and all ranks must call confirm().
+  template <class Preparations>
+  void attempt(Preparations&& preparations) {
+    try {
+      preparations();
+    } catch (const std::exception&) {
+      unprepared_ = true;
     }
   }
 
@@ -96,8 +129,24 @@ class CollectiveCall {
     return outcome;
   }
 
+  // Collective. Runs checks and allocations that depend on the data of other ranks, after agree() and before the
+  // payload is sent. Throws on all ranks if one fails. `describe` returns the text of a rank without a failure.
+  template <class Checks, class Describe>
+  void confirm(Checks&& checks, Describe&& describe) {
+    check(checks);
+    if (any_failed()) throw_failures(problem_.empty() ? describe() : std::string());
+  }
+
+  // Runs the operation after the agreement. If it fails on this rank, the other ranks throw PeerLost with the cause.
+  template <class Run>
+  decltype(auto) run(Run&& run) {
+    return alarm_on_failure(*communicator_, std::forward<Run>(run));
+  }
+
  private:
   void store_failure(const std::exception& error);
+  [[nodiscard]] bool any_failed();
+  [[noreturn]] void throw_failures(const std::string& description);
   mpi::AgreementResult exchange(const Signature& signature, std::int64_t value);
   [[noreturn]] void throw_mismatch(const std::string& description);
   [[noreturn]] void throw_grad_mode_mismatch(const std::string& description);
@@ -108,6 +157,7 @@ class CollectiveCall {
   mpi::Direction direction_;
   std::string problem_;
   std::exception_ptr exception_;
+  bool unprepared_ = false;
 };
 
 // Discards the operations recorded on the current tape.

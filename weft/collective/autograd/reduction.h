@@ -32,6 +32,11 @@ void require_reducible(const at::Tensor& x, ReduceOp op);
 [[nodiscard]] constexpr bool is_linear(ReduceOp op) noexcept { return op == ReduceOp::kSum || op == ReduceOp::kMean; }
 [[nodiscard]] constexpr bool is_differentiable(ReduceOp op) noexcept { return op <= ReduceOp::kMax; }
 
+// Whether the reduction of such tensors can have a gradient.
+[[nodiscard]] inline bool has_gradient(const at::Tensor& x, ReduceOp op) {
+  return is_differentiable(op) && (x.is_floating_point() || x.is_complex());
+}
+
 // True if reduce, reduce_scatter and scan gather the tensors and reduce them with torch, to use torch's derivatives:
 // prod, min and max of differentiable types. require_reducible() rejects unsupported types.
 [[nodiscard]] inline bool reduces_with_torch(const at::Tensor& x, ReduceOp op) {

@@ -17,8 +17,10 @@ namespace weft::collective {
 namespace {
 
 void configure(double timeout, double warn_after, bool debug, bool check, bool cuda_aware, std::int64_t max_count) {
-  TORCH_CHECK_VALUE(timeout > 0 && warn_after > 0, "weft: timeout and warn_after must be greater than 0 s, got ",
-                    timeout, " and ", warn_after);
+  const auto valid = [](double seconds) { return seconds >= 1e-3 && seconds <= mpi::kLongestWait; };
+  TORCH_CHECK_VALUE(valid(timeout) && valid(warn_after),
+                    "weft: timeout and warn_after must be greater than 0 s (from 1 ms to ", mpi::kLongestWait,
+                    " s), got ", timeout, " and ", warn_after);
   TORCH_CHECK_VALUE(max_count > 0, "weft: max_count must be greater than 0, got ", max_count);
   mpi::Options options = mpi::options();
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));

@@ -26,6 +26,33 @@ Sizes gather_sizes(const CollectiveCall& call, const mpi::AgreementResult& outco
   return sizes;
 }
 
+std::vector<std::int64_t> with_rows(const at::Tensor& front, std::int64_t rows) {
+  auto shape = front.sizes().vec();
+  shape[0] = rows;
+  return shape;
+}
+
+GatherTarget::GatherTarget(CollectiveCall& call, const at::Tensor& front, std::int64_t mine,
+                           std::optional<std::int64_t> root)
+    : call_(call), front_(front), receives_(!root || *root == call.rank()) {
+  if (front_.defined()) call_.attempt([&] { allocate_rows(mine * call_.size()); });
+}
+
+void GatherTarget::allocate_rows(std::int64_t rows) {
+  target_ = at::Tensor();  // frees the memory first
+  target_ = writable(with_rows(front_, receives_ ? rows : 0), front_);
+}
+
+at::Tensor GatherTarget::allocate(const mpi::AgreementResult& outcome, const Sizes& sizes,
+                                  const std::function<std::string()>& describe) {
+  if (!mpi::all_equal(sizes) || outcome.any_unprepared) {
+    call_.confirm([&] { allocate_rows(total_of(sizes)); }, describe);
+  } else if (!target_.defined()) {  // unknown to the other ranks, because Options::check is off
+    allocate_rows(total_of(sizes));
+  }
+  return std::move(target_);
+}
+
 Sizes split_sizes(at::OptionalIntArrayRef given, std::int64_t total, int ranks) {
   if (!given.has_value()) return partition::balanced_sizes(total, ranks);
   Sizes sizes(given->begin(), given->end());

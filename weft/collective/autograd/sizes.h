@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "weft/mpi/chunks.h"
@@ -20,6 +22,31 @@ using mpi::total_of;
 // Returns `mine` of every rank and saves the sizes for backward. The agreement must have had `mine` as its value: if
 // all are equal, nothing is exchanged. Collective.
 [[nodiscard]] Sizes gather_sizes(const CollectiveCall& call, const mpi::AgreementResult& outcome, std::int64_t mine);
+
+// The shape of `front` with `rows` entries in the first dimension.
+[[nodiscard]] std::vector<std::int64_t> with_rows(const at::Tensor& front, std::int64_t rows);
+
+// Memory for the result of a gather, of which every rank, or the root only, gets all rows. Its size is known after the
+// ranks have exchanged theirs. It is allocated for equal sizes before the agreement, and again, with a second
+// agreement, if they are not equal.
+class GatherTarget {
+ public:
+  // `front`: the input with the gathered dimension first, undefined if a check failed. `mine`: its rows.
+  GatherTarget(CollectiveCall& call, const at::Tensor& front, std::int64_t mine,
+               std::optional<std::int64_t> root = std::nullopt);
+
+  // Collective. Throws on all ranks if a rank cannot allocate the memory. `describe` returns this rank's text.
+  [[nodiscard]] at::Tensor allocate(const mpi::AgreementResult& outcome, const Sizes& sizes,
+                                    const std::function<std::string()>& describe);
+
+ private:
+  void allocate_rows(std::int64_t rows);
+
+  CollectiveCall& call_;
+  at::Tensor front_;
+  bool receives_;
+  at::Tensor target_;
+};
 
 // Returns the given sizes, or a balanced split of `total` into one piece per rank. Throws (TORCH_CHECK) if the given
 // sizes are invalid.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/mpi/chunks.h"
+#include "weft/mpi/control_tags.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
 
@@ -19,6 +20,13 @@ constexpr std::size_t kInlineBytes = kBoxBytes - sizeof(Label);
 std::string waiting_for(const void* wanted) {
   const auto& source = *static_cast<const std::optional<int>*>(wanted);
   return source ? ", no message from rank " + std::to_string(*source) : ", no message from any rank";
+}
+
+// Whether a receive with any tag has matched the farewell of a rank that closed the communicator (closing.h).
+bool is_farewell(const MPI_Status& status) {
+  int bytes = 0;
+  check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+  return status.MPI_TAG == kFarewellTag && bytes == 0;
 }
 
 }  // namespace
@@ -52,7 +60,7 @@ Label label_for(Datatype type, std::span<const std::int64_t> shape) {
   return label;
 }
 
-Request send_parcel(Communicator& communicator, Direction direction, int dest, int tag, Label label, const void* data,
+Request send_parcel(Communicator& communicator, CommView channel, int dest, int tag, Label label, const void* data,
                     std::shared_ptr<void> keep) {
   label.inlined = static_cast<std::size_t>(label.bytes) <= kInlineBytes;
   const std::size_t box_bytes = sizeof(Label) + (label.inlined ? static_cast<std::size_t>(label.bytes) : 0);
@@ -70,9 +78,10 @@ Request send_parcel(Communicator& communicator, Direction direction, int dest, i
     std::memcpy(holding->box.data() + sizeof label, data, static_cast<std::size_t>(label.bytes));
   }
   Request request(holding);
-  const MPI_Comm channel = communicator.channel(direction).handle();
-  check(MPI_Isend(holding->box.data(), static_cast<int>(box_bytes), MPI_BYTE, dest, tag, channel, request.add()),
-        "MPI_Isend", channel);
+  communicator.add_contact(dest);
+  check(
+      MPI_Isend(holding->box.data(), static_cast<int>(box_bytes), MPI_BYTE, dest, tag, channel.handle(), request.add()),
+      "MPI_Isend", channel.handle());
   if (label.inlined) return request;
   const MPI_Comm control = communicator.control().handle();
   for_each_chunk(label.bytes, [&](std::int64_t first, int n) {
@@ -83,14 +92,22 @@ Request send_parcel(Communicator& communicator, Direction direction, int dest, i
   return request;
 }
 
-IncomingParcel::IncomingParcel(Communicator& communicator, Direction direction, std::optional<int> source,
+IncomingParcel::IncomingParcel(Communicator& communicator, CommView channel, std::optional<int> source,
                                std::optional<int> tag)
-    : communicator_(communicator), box_(std::make_unique<Box>()), wanted_source_(source) {
-  const MPI_Comm channel = communicator.channel(direction).handle();
-  check(MPI_Irecv(box_.get(), sizeof(Box), MPI_BYTE, source.value_or(MPI_ANY_SOURCE), tag.value_or(MPI_ANY_TAG),
-                  channel, &request_),
-        "MPI_Irecv", channel);
+    : communicator_(communicator),
+      channel_(channel),
+      control_(communicator.control()),
+      box_(std::make_unique<Box>()),
+      wanted_source_(source),
+      wanted_tag_(tag) {
+  post();
   enlist();
+}
+
+void IncomingParcel::post() {
+  check(MPI_Irecv(box_.get(), sizeof(Box), MPI_BYTE, wanted_source_.value_or(MPI_ANY_SOURCE),
+                  wanted_tag_.value_or(MPI_ANY_TAG), channel_.handle(), &request_),
+        "MPI_Irecv", channel_.handle());
 }
 
 IncomingParcel::~IncomingParcel() {
@@ -110,6 +127,14 @@ bool IncomingParcel::test_label() {
   MPI_Status status;
   check(MPI_Test(&request_, &flag, &status), "MPI_Test");
   if (flag == 0) return false;
+  if (is_farewell(status)) {
+    Request confirmation;
+    check(
+        MPI_Isend(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, kFarewellReceivedTag, control_.handle(), confirmation.add()),
+        "MPI_Isend", control_.handle());
+    post();
+    return false;
+  }
   source_ = status.MPI_SOURCE;
   tag_ = status.MPI_TAG;
   if (box_->label.magic != kMagic)
@@ -124,7 +149,7 @@ bool IncomingParcel::arrived() {
 }
 
 void IncomingParcel::progress() {
-  if (taken_ || early_ || !test_label() || box_->label.inlined) return;
+  if (taken_ || early_ || communicator_.closed() || !test_label() || box_->label.inlined) return;
   early_ = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(box_->label.bytes));
   early_request_ = Request(early_);
   fetch(early_->data(), early_request_);
@@ -140,7 +165,8 @@ const Label& IncomingParcel::wait_label() {
 }
 
 void IncomingParcel::fetch(void* data, Request& request) {
-  const MPI_Comm control = communicator_.control().handle();
+  communicator_.require_open();  // a closed communicator drops the payload
+  const MPI_Comm control = control_.handle();
   for_each_chunk(box_->label.bytes, [&](std::int64_t first, int n) {
     check(MPI_Irecv(at(data, first, 1), n, MPI_BYTE, source_, communicator_.transfer_tag(box_->label.payload), control,
                     request.add()),

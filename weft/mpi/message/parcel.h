@@ -43,8 +43,9 @@ struct Label {
 // A label with type, dims, shape and bytes. Throws std::invalid_argument above kMaxParcelDims dimensions.
 [[nodiscard]] Label label_for(Datatype type, std::span<const std::int64_t> shape);
 
-// Starts sending; fills in the label's payload number. `keep` owns `data` until the Request is done.
-[[nodiscard]] Request send_parcel(Communicator& communicator, Direction direction, int dest, int tag, Label label,
+// Starts sending on `channel`, a channel of the communicator other than control; fills in the label's payload number.
+// `keep` owns `data` until the Request is done.
+[[nodiscard]] Request send_parcel(Communicator& communicator, CommView channel, int dest, int tag, Label label,
                                   const void* data, std::shared_ptr<void> keep);
 
 // Receives a parcel: first its label, then its payload into memory of the caller. If the label arrives while this rank
@@ -53,7 +54,7 @@ struct Label {
 class IncomingParcel : private IdleTask {
  public:
   // Without a source or tag, any matches.
-  IncomingParcel(Communicator& communicator, Direction direction, std::optional<int> source, std::optional<int> tag);
+  IncomingParcel(Communicator& communicator, CommView channel, std::optional<int> source, std::optional<int> tag);
   ~IncomingParcel();
   IncomingParcel(const IncomingParcel&) = delete;
   IncomingParcel& operator=(const IncomingParcel&) = delete;
@@ -72,14 +73,16 @@ class IncomingParcel : private IdleTask {
  private:
   struct Box;  // receive buffer for the label and an inline payload
   void progress() override;
+  void post();
   [[nodiscard]] bool test_label();
   void fetch(void* data, Request& request);
   void drop_receive() noexcept;
 
   Communicator& communicator_;
+  CommView channel_, control_;  // of the same generation: a failure replaces both
   std::unique_ptr<Box> box_;
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::optional<int> wanted_source_;
+  std::optional<int> wanted_source_, wanted_tag_;
   std::shared_ptr<std::vector<std::byte>> early_;  // the payload, if it arrived before receive_into()
   Request early_request_;
   bool taken_ = false;
