@@ -182,7 +182,9 @@ void Communicator::close() noexcept {
 
 void Communicator::enter() {
   if (closed_) throw Disagreement("weft: communicator '" + name_ + "' was freed; create a new one with split or dup");
-  if (!Environment::alive()) throw MpiError("weft.MpiError: MPI is not running; was it finalised?");
+  if (!Environment::alive())
+    throw MpiError(
+        "weft.MpiError: MPI is not running in this process; was it finalised, or is this a child of fork()?");
   if (size_ == 1) return;
   if (broken_) {
     rebuild();
