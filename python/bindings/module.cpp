@@ -7,12 +7,14 @@
 #include "python/bindings/errors.h"
 #include "python/bindings/layer_parallel.h"
 #include "python/bindings/trace.h"
+#include "python/bindings/wait_hooks.h"
 #include "weft/partition/range.h"
 #include "weft/process_group/mpi/group.h"
 #include "weft/process_group/sml/group.h"
 
 PYBIND11_MODULE(weft_bindings, m) {
   weft::register_errors();
+  weft::bind_wait_hooks(m);
   m.def("create_process_group", &weft::process_group::MpiGroup::create, pybind11::arg("options"),
         pybind11::call_guard<pybind11::gil_scoped_release>());
   m.def("sml_fallback", &weft::process_group::SmlGroup::fallback_for, pybind11::arg("options"), pybind11::arg("usual"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def _find() -> Path:
     )
 
 
-def _load() -> tuple[Path, ctypes.CDLL]:
+def _load() -> Path:
     path = _find()
     try:
         torch.ops.load_library(str(path))
@@ -43,7 +42,7 @@ def _load() -> tuple[Path, ctypes.CDLL]:
             f"weft: cannot load {path}: {error}\nThe library needs the MPI and torch versions that it was built with; "
             f"this is torch {torch.__version__}."
         ) from error
-    return path, ctypes.CDLL(str(path))
+    return path
 
 
-PATH, SYMBOLS = _load()
+PATH = _load()

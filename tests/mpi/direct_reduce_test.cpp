@@ -12,6 +12,7 @@
 
 #include "tests/mpi/finish.h"
 #include "tests/mpi/scoped_options.h"
+#include "weft/numeric/half.h"
 
 namespace weft::mpi {
 namespace {
@@ -48,7 +49,7 @@ TEST_F(DirectReduce, AllReduceOfAnyLength) {
   for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{size_ - 1}, std::int64_t{size_ + 1},
                                    block - 1, block * size_, block * size_ + 1, 7 * block * size_ + 13}) {
     auto data = values(rank_, count);
-    finish(*direct_all_reduce(data.data(), count, Datatype::kInt64, ReduceOp::kSum, comm_, tags_));
+    finish(*direct_all_reduce(data.data(), count, Datatype::kInt64, ReduceOp::kSum, comm_, tags_, nullptr));
     EXPECT_EQ(data, sum(count)) << count;
   }
 }
@@ -60,7 +61,8 @@ TEST_F(DirectReduce, ConcurrentOperationsFinishInAnyOrder) {
   std::vector<std::unique_ptr<Operation>> operations;
   for (int i = 0; i < kOperations; ++i) {
     data.push_back(values(rank_, count, i));
-    operations.push_back(direct_all_reduce(data.back().data(), count, Datatype::kInt64, ReduceOp::kSum, comm_, tags_));
+    operations.push_back(
+        direct_all_reduce(data.back().data(), count, Datatype::kInt64, ReduceOp::kSum, comm_, tags_, nullptr));
   }
   std::vector<bool> done(kOperations, false);
   while (std::find(done.begin(), done.end(), false) != done.end()) {
@@ -77,7 +79,7 @@ TEST_F(DirectReduce, BitIdenticalOnAllRanksAndKeepsNaN) {
   std::vector<float> data(index(count));
   for (std::int64_t i = 0; i < count; ++i) data[index(i)] = std::sin(static_cast<float>(i + 31 * rank_)) * 1e3F;
   if (rank_ == size_ - 1) data[17] = NAN;
-  finish(*direct_all_reduce(data.data(), count, Datatype::kFloat32, ReduceOp::kSum, comm_, tags_));
+  finish(*direct_all_reduce(data.data(), count, Datatype::kFloat32, ReduceOp::kSum, comm_, tags_, nullptr));
   std::vector<float> of_first(data);
   MPI_Bcast(of_first.data(), static_cast<int>(count), MPI_FLOAT, 0, comm_.handle());
   EXPECT_EQ(std::memcmp(data.data(), of_first.data(), index(count) * sizeof(float)), 0);
@@ -86,17 +88,32 @@ TEST_F(DirectReduce, BitIdenticalOnAllRanksAndKeepsNaN) {
 
 TEST_F(DirectReduce, SupportsOtherReductionsAndHalf) {
   std::vector<std::int64_t> largest = values(rank_, 1000);
-  finish(*direct_all_reduce(largest.data(), 1000, Datatype::kInt64, ReduceOp::kMax, comm_, tags_));
+  finish(*direct_all_reduce(largest.data(), 1000, Datatype::kInt64, ReduceOp::kMax, comm_, tags_, nullptr));
   for (std::int64_t i = 0; i < 1000; ++i) {
     std::int64_t expected = 0;
     for (int rank = 0; rank < size_; ++rank) expected = std::max(expected, value(rank, i));
     EXPECT_EQ(largest[index(i)], expected);
   }
   std::vector<std::uint16_t> halves(33, 0x3c00);  // 1.0
-  finish(*direct_all_reduce(halves.data(), 33, Datatype::kFloat16, ReduceOp::kSum, comm_, tags_));
+  finish(*direct_all_reduce(halves.data(), 33, Datatype::kFloat16, ReduceOp::kSum, comm_, tags_, nullptr));
   const std::uint16_t sums[] = {0x3c00, 0x4000, 0x4200, 0x4400, 0x4500};  // 1, 2, 3, 4, 5
   ASSERT_LE(size_, 5);
   EXPECT_EQ(halves, std::vector<std::uint16_t>(33, sums[size_ - 1]));
+}
+
+// 256 + 1 is 256 in bfloat16, so rounding after each addition would lose the small values.
+TEST_F(DirectReduce, HalfPrecisionIsRoundedOnce) {
+  const std::int64_t count = 300'007;  // several chunks
+  const auto bits = [](float value) { return numeric::BFloat16::from_float(value).bits; };
+  std::vector<std::uint16_t> data(index(count), bits(rank_ == 0 ? 256.0F : 1.0F));
+  const std::vector<std::uint16_t> expected(index(count), bits(255.0F + static_cast<float>(size_)));
+  const std::vector<const void*> blocks(index(size_), data.data());
+  std::vector<std::uint16_t> block(index(count));
+  finish(*direct_reduce_scatter(blocks, std::vector<std::int64_t>(index(size_), count), block.data(),
+                                Datatype::kBFloat16, ReduceOp::kSum, comm_, tags_, nullptr));
+  EXPECT_EQ(block, expected);
+  finish(*direct_all_reduce(data.data(), count, Datatype::kBFloat16, ReduceOp::kSum, comm_, tags_, nullptr));
+  EXPECT_EQ(data, expected);
 }
 
 TEST_F(DirectReduce, ReduceScatterOfUnevenBlocks) {
@@ -115,7 +132,7 @@ TEST_F(DirectReduce, ReduceScatterOfUnevenBlocks) {
       first += counts[index(rank)];
     }
     std::vector<std::int64_t> out(index(counts[index(rank_)]), -1);
-    finish(*direct_reduce_scatter(blocks, counts, out.data(), Datatype::kInt64, ReduceOp::kSum, comm_, tags_));
+    finish(*direct_reduce_scatter(blocks, counts, out.data(), Datatype::kInt64, ReduceOp::kSum, comm_, tags_, nullptr));
     EXPECT_EQ(out, sum(counts[index(rank_)], mine));
     EXPECT_EQ(whole, values(rank_, total)) << "must not change the input";
   }

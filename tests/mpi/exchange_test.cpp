@@ -44,7 +44,7 @@ TEST_P(Exchange, AllRanksExchangeWithAllRanks) {
     outgoing.push_back({peer, to.data(), static_cast<std::int64_t>(to.size())});
     incoming.push_back({peer, from.data(), static_cast<std::int64_t>(from.size())});
   }
-  finish(*exchange(outgoing, incoming, kTag, comm_));
+  finish(*exchange(outgoing, incoming, kTag, comm_, nullptr));
   for (int peer = 0; peer < comm_.size(); ++peer) EXPECT_EQ(received[static_cast<std::size_t>(peer)], piece(peer, me));
 }
 
@@ -54,7 +54,7 @@ TEST_P(Exchange, PiecesBetweenTwoRanksKeepTheirOrder) {
   const std::vector<char> first(20, static_cast<char>(comm_.rank())), second(20, static_cast<char>(100 + comm_.rank()));
   std::vector<char> got_first(20), got_second(20);
   finish(*exchange({{next, first.data(), 20}, {next, second.data(), 20}},
-                   {{previous, got_first.data(), 20}, {previous, got_second.data(), 20}}, kTag, comm_));
+                   {{previous, got_first.data(), 20}, {previous, got_second.data(), 20}}, kTag, comm_, nullptr));
   EXPECT_EQ(got_first, std::vector<char>(20, static_cast<char>(previous)));
   EXPECT_EQ(got_second, std::vector<char>(20, static_cast<char>(100 + previous)));
 }
@@ -68,14 +68,14 @@ TEST_P(Exchange, ReportsWrongLengthsAndTheNextExchangeWorks) {
   for (const std::int64_t wrong :
        {19, 21}) {  // the same number of chunks of 7 as for 20 bytes; otherwise a rank would wait
     std::vector<char> got(20);
-    const auto operation = exchange({{next, sent.data(), wrong}}, {{previous, got.data(), 20}}, kTag, comm_);
+    const auto operation = exchange({{next, sent.data(), wrong}}, {{previous, got.data(), 20}}, kTag, comm_, nullptr);
     try {
       finish(*operation);
       FAIL() << wrong << " bytes were accepted for 20";
     } catch (const LengthMismatch& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("rank " + std::to_string(previous) + " sent"));
     }
-    finish(*exchange({{next, sent.data(), 20}}, {{previous, got.data(), 20}}, kTag, comm_));
+    finish(*exchange({{next, sent.data(), 20}}, {{previous, got.data(), 20}}, kTag, comm_, nullptr));
     EXPECT_EQ(got, std::vector<char>(20, static_cast<char>(previous)));
   }
 }
@@ -84,7 +84,7 @@ TEST_P(Exchange, RejectsWrongLengthsToTheSameRank) {
   const std::vector<char> sent(3, 'a');
   std::vector<char> got(4, 'b');
   const auto start = [&] {
-    (void)exchange({{comm_.rank(), sent.data(), 3}}, {{comm_.rank(), got.data(), 4}}, kTag, comm_);
+    (void)exchange({{comm_.rank(), sent.data(), 3}}, {{comm_.rank(), got.data(), 4}}, kTag, comm_, nullptr);
   };
   EXPECT_THROW(start(), LengthMismatch);
   EXPECT_EQ(got, std::vector<char>(4, 'b'));

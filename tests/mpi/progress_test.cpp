@@ -32,7 +32,7 @@ TEST(Progress, AdvancesTasksInTheBackground) {
   TagSequence tags(comm.tag_upper_bound());
   std::vector<float> data(200'000, 1);
   const std::shared_ptr<Operation> operation =
-      direct_all_reduce(data.data(), 200'000, Datatype::kFloat32, ReduceOp::kSum, comm, tags);
+      direct_all_reduce(data.data(), 200'000, Datatype::kFloat32, ReduceOp::kSum, comm, tags, nullptr);
   std::atomic<bool> done{false};
   ProgressThread::instance().add([&, operation] {
     if (!operation->advance()) return false;

@@ -151,7 +151,9 @@ void Communicator::require_open() const {
 
 void Communicator::enter() {
   require_open();
-  if (!Environment::alive()) throw MpiError("weft.MpiError: MPI is not running; was it finalised?");
+  if (!Environment::alive())
+    throw MpiError(
+        "weft.MpiError: MPI is not running in this process; was it finalised, or is this a child of fork()?");
   if (size_ == 1) return;
   if (broken_) {
     rebuild();

@@ -118,13 +118,16 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 // Raises an alarm on every open communicator, for a process that is about to terminate because of an exception.
 void raise_alarm_everywhere(const std::string& cause) noexcept;
 
-// Runs `wait`. If it throws TimeoutError, raises an alarm first: otherwise the peers would wait as long again.
+// Runs `wait`. If it times out or is interrupted, raises an alarm first: otherwise the peers would wait as long again.
 template <class Wait>
 decltype(auto) alarm_on_timeout(Communicator& communicator, Wait&& wait) {
   try {
     return wait();
   } catch (const TimeoutError& error) {
     communicator.raise_alarm(error.what());
+    throw;
+  } catch (const Interrupted&) {
+    communicator.raise_alarm("a signal interrupted its wait");
     throw;
   }
 }

@@ -64,16 +64,47 @@ class ScratchPool {
 
 struct Element {
   Datatype type;
-  MPI_Op op;
+  ReduceOp op;
   [[nodiscard]] std::int64_t size() const { return size_of(type); }
   [[nodiscard]] MPI_Datatype handle() const { return handle_of(type); }
+};
+
+// Adds contributions to a block. Half precision is accumulated in float32 and rounded once, by finish().
+class Accumulator {
+ public:
+  Accumulator(void* block, int count, Element element) : block_(block), count_(count), element_(element) {
+    if (!accumulates_in_float32(element.op, element.type)) return;
+    wide_ = ScratchPool::take(2 * static_cast<std::size_t>(count) * sizeof(float));
+    widen(block, element.type, count, sum());
+  }
+
+  void add(const void* contribution) {
+    if (wide_ == nullptr) return reduce(contribution, block_, element_.type);
+    widen(contribution, element_.type, count_, next());
+    reduce(next(), sum(), Datatype::kFloat32);
+  }
+  void finish() {
+    if (wide_ != nullptr) narrow(sum(), count_, element_.type, block_);
+  }
+
+ private:
+  void reduce(const void* from, void* to, Datatype type) const {
+    check(MPI_Reduce_local(from, to, count_, handle_of(type), handle_of(element_.op, type)), "MPI_Reduce_local");
+  }
+  [[nodiscard]] float* sum() const { return reinterpret_cast<float*>(wide_.get()); }
+  [[nodiscard]] float* next() const { return sum() + count_; }
+
+  void* block_;
+  int count_;
+  Element element_;
+  std::shared_ptr<std::byte[]> wide_;  // the sum and one contribution in float32; null for other types
 };
 
 // This rank's block of one chunk: receives the contributions of the other ranks and adds them, next rank first.
 class BlockReduction {
  public:
   BlockReduction(void* own, std::int64_t count, Element element, CommView comm, int tag)
-      : own_(own), count_(static_cast<int>(count)), element_(element) {
+      : total_(own, static_cast<int>(count), element), count_(static_cast<int>(count)), element_(element) {
     if (count == 0) return;
     const auto peers = static_cast<std::size_t>(comm.size() - 1);
     scratch_ = ScratchPool::take(peers * static_cast<std::size_t>(count * element.size()));
@@ -89,10 +120,8 @@ class BlockReduction {
   [[nodiscard]] bool advance() {
     while (added_ < arriving_.size()) {
       if (!arriving_[added_].test()) return false;
-      check(MPI_Reduce_local(contribution(static_cast<std::int64_t>(added_)), own_, count_, element_.handle(),
-                             element_.op),
-            "MPI_Reduce_local");
-      ++added_;
+      total_.add(contribution(static_cast<std::int64_t>(added_)));
+      if (++added_ == arriving_.size()) total_.finish();
     }
     return true;
   }
@@ -100,7 +129,7 @@ class BlockReduction {
  private:
   void* contribution(std::int64_t k) { return at(scratch_.get(), k * count_, element_.size()); }
 
-  void* own_;
+  Accumulator total_;
   int count_;
   Element element_;
   std::shared_ptr<std::byte[]> scratch_;
@@ -116,13 +145,16 @@ struct Span {
 // One chunk of an all-reduce: every rank reduces its block, then sends the result to all ranks.
 class AllReduceChunk {
  public:
-  AllReduceChunk(std::byte* data, std::int64_t count, Element element, CommView comm, int tag)
+  AllReduceChunk(std::byte* data, std::int64_t count, Element element, CommView comm, int tag,
+                 const std::shared_ptr<void>& keep)
       : data_(data),
         count_(count),
         element_(element),
         comm_(comm),
         tag_(tag),
-        reduction_(mine().data, mine().count, element, comm, tag) {
+        reduction_(mine().data, mine().count, element, comm, tag),
+        contributions_(keep),
+        results_(keep) {
     for_others([&](int peer) { send(block(peer), peer, contributions_); });
   }
 
@@ -215,36 +247,36 @@ struct ReduceScatterChunk {
 }  // namespace
 
 std::unique_ptr<Operation> direct_all_reduce(void* data, std::int64_t count, Datatype type, ReduceOp op, CommView comm,
-                                             TagSequence& tags) {
+                                             TagSequence& tags, std::shared_ptr<void> keep) {
   if (comm.size() == 1) count = 0;
-  const Element element{type, handle_of(op, type)};
+  const Element element{type, op};
   const std::int64_t per_chunk = block_elements(type) * comm.size();
   const std::int64_t chunks = chunks_for(count, per_chunk);
   const std::int64_t first_tag = tags.take(chunks);
-  return pipeline<AllReduceChunk>(chunks, [=](std::list<AllReduceChunk>& running, std::int64_t i) {
+  return pipeline<AllReduceChunk>(chunks, [=, keep = std::move(keep)](auto& running, std::int64_t i) {
     const std::int64_t first = i * per_chunk;
     running.emplace_back(at(data, first, size_of(type)), std::min(per_chunk, count - first), element, comm,
-                         tags.tag(first_tag + i));
+                         tags.tag(first_tag + i), keep);
   });
 }
 
 std::unique_ptr<Operation> direct_reduce_scatter(std::vector<const void*> blocks, std::vector<std::int64_t> counts,
                                                  void* out, Datatype type, ReduceOp op, CommView comm,
-                                                 TagSequence& tags) {
+                                                 TagSequence& tags, std::shared_ptr<void> keep) {
   const auto me = static_cast<std::size_t>(comm.rank());
   if (out != blocks[me] && counts[me] > 0) {
     std::memmove(out, blocks[me], static_cast<std::size_t>(counts[me] * size_of(type)));
   }
-  const Element element{type, handle_of(op, type)};
+  const Element element{type, op};
   const std::int64_t per_chunk = block_elements(type);
   const std::int64_t longest = comm.size() == 1 ? 0 : *std::max_element(counts.begin(), counts.end());
   const std::int64_t chunks = chunks_for(longest, per_chunk);
   const std::int64_t first_tag = tags.take(chunks);
-  return pipeline<ReduceScatterChunk>(chunks, [=](std::list<ReduceScatterChunk>& running, std::int64_t i) {
+  return pipeline<ReduceScatterChunk>(chunks, [=, keep = std::move(keep)](auto& running, std::int64_t i) {
     const int tag = tags.tag(first_tag + i);
     const std::int64_t first = i * per_chunk;
     const auto length = [&](std::size_t rank) { return std::clamp<std::int64_t>(counts[rank] - first, 0, per_chunk); };
-    Request contributions;
+    Request contributions(keep);
     BlockReduction reduction(at(out, first, size_of(type)), length(me), element, comm, tag);
     for (int k = 1; k < comm.size(); ++k) {
       const int peer = (comm.rank() + k) % comm.size();

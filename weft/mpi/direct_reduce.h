@@ -2,7 +2,8 @@
 //
 // Large vectors are split into chunks, a few of them in flight at a time. Scratch memory then stays small and in cache,
 // and additions overlap with transfers. The order of the additions depends only on the number of ranks, so results are
-// reproducible. One rank reduces each block, so results are bit-identical on all ranks.
+// reproducible. One rank reduces each block, so results are bit-identical on all ranks. float16 and bfloat16 are sent
+// as they are, accumulated in float32 and rounded once.
 #pragma once
 
 #include <cstdint>
@@ -35,16 +36,17 @@ class TagSequence {
   std::int64_t next_ = 0;
 };
 
-// All-reduce in place. kMean gives the sum, which the caller must divide. The memory must live until the operation
-// ends.
+// All-reduce in place. kMean gives the sum, which the caller must divide. `keep` owns the memory: messages that are
+// still in flight when the operation is destroyed refer to it.
 [[nodiscard]] std::unique_ptr<Operation> direct_all_reduce(void* data, std::int64_t count, Datatype type, ReduceOp op,
-                                                           CommView comm, TagSequence& tags);
+                                                           CommView comm, TagSequence& tags,
+                                                           std::shared_ptr<void> keep);
 
 // Reduce-scatter: sends blocks[i], of counts[i] elements, to rank i and writes this rank's result to `out`, which may
-// be its own block. kMean gives the sum, as above.
+// be its own block. kMean gives the sum, as above. `keep` owns the blocks and the output.
 [[nodiscard]] std::unique_ptr<Operation> direct_reduce_scatter(std::vector<const void*> blocks,
                                                                std::vector<std::int64_t> counts, void* out,
                                                                Datatype type, ReduceOp op, CommView comm,
-                                                               TagSequence& tags);
+                                                               TagSequence& tags, std::shared_ptr<void> keep);
 
 }  // namespace weft::mpi

@@ -1,6 +1,7 @@
 #include "weft/mpi/environment.h"
 
 #include <mpi.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -32,6 +33,17 @@ std::unique_ptr<Environment>& implicit_environment() {
   return *environment;
 }
 
+std::atomic<bool> g_forked{false};
+// Registered when the library is loaded: the program may initialise MPI itself.
+[[maybe_unused]] const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] {
+  if (Environment::initialized()) g_forked = true;
+});
+
+void require_own_process() {
+  if (!Environment::forked()) return;
+  throw MpiError("weft.MpiError: this process is a child of fork() and cannot use the MPI of its parent");
+}
+
 // Leaked for the same reason.
 std::vector<std::function<void()>>& stoppers() {
   static auto* all = new std::vector<std::function<void()>>();
@@ -44,6 +56,7 @@ void Environment::before_finalize(std::function<void()> stop) { stoppers().push_
 
 Environment::Environment(int* argc, char*** argv) {
   if (finalized()) throw MpiError("weft.MpiError: MPI is already finalised and cannot be initialised again");
+  require_own_process();
   static_cast<void>(options());  // reads the environment now, because an invalid value throws
   if (initialized()) return;
   int provided = MPI_THREAD_SINGLE;
@@ -59,6 +72,7 @@ Environment::~Environment() {
 
 void Environment::ensure() {
   if (alive()) return;  // the common case needs no lock
+  require_own_process();
   const std::lock_guard lock(implicit_mutex());
   auto& environment = implicit_environment();
   if (environment == nullptr) {
@@ -68,6 +82,7 @@ void Environment::ensure() {
 }
 
 void Environment::finalize() {
+  if (forked()) return;  // another thread may have held the lock during the fork
   const std::lock_guard lock(implicit_mutex());
   implicit_environment().reset();
 }
@@ -87,6 +102,8 @@ bool Environment::finalized() noexcept {
   MPI_Finalized(&flag);
   return flag != 0;
 }
+
+bool Environment::forked() noexcept { return g_forked.load(std::memory_order_relaxed); }
 
 bool Environment::thread_multiple() noexcept { return provided_level() == MPI_THREAD_MULTIPLE; }
 

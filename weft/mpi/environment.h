@@ -25,8 +25,11 @@ class Environment {
 
   [[nodiscard]] static bool initialized() noexcept;
   [[nodiscard]] static bool finalized() noexcept;
-  // True between initialisation and finalisation, while handles may be freed.
-  [[nodiscard]] static bool alive() noexcept { return initialized() && !finalized(); }
+  // True between initialisation and finalisation, while handles may be freed. Always false in a child of fork(), which
+  // shares the parent's connections but must not use them.
+  [[nodiscard]] static bool alive() noexcept { return initialized() && !finalized() && !forked(); }
+  // Whether this process is a child of the process that initialised MPI.
+  [[nodiscard]] static bool forked() noexcept;
 
   // The thread level that MPI provides, e.g. "MPI_THREAD_MULTIPLE".
   [[nodiscard]] static std::string thread_level();

@@ -42,6 +42,13 @@ class Disagreement : public SharedFailure {
   using SharedFailure::SharedFailure;
 };
 
+// Tag of the exceptions that an InterruptHook throws out of a wait (weft/mpi/waiter.h). Not a std::exception: the
+// exception of a language binding is one already.
+class Interrupted {
+ protected:
+  ~Interrupted() = default;
+};
+
 [[noreturn]] void throw_mpi_error(int rc, const char* function, MPI_Comm comm);
 
 // Throws MpiError unless rc is MPI_SUCCESS.

@@ -144,9 +144,11 @@ MPI_Op builtin_op(ReduceOp op) noexcept {
   }
 }
 
+bool is_half(Datatype type) noexcept { return type == Datatype::kFloat16 || type == Datatype::kBFloat16; }
+
 bool has_builtin(ReduceOp op, Datatype type) noexcept {
   if (!is_floating(type)) return true;
-  if (type == Datatype::kFloat16 || type == Datatype::kBFloat16) return false;
+  if (is_half(type)) return false;
   return op == ReduceOp::kSum || op == ReduceOp::kMean || op == ReduceOp::kProd;
 }
 
@@ -174,6 +176,26 @@ MPI_Op handle_of(ReduceOp op, Datatype type) {
   }
   if (type == Datatype::kBool) return bool_op(op);
   return has_builtin(op, type) ? builtin_op(op) : user_op(op, type);
+}
+
+bool accumulates_in_float32(ReduceOp op, Datatype type) noexcept {
+  return is_half(type) && (op == ReduceOp::kSum || op == ReduceOp::kMean || op == ReduceOp::kProd);
+}
+
+void widen(const void* from, Datatype type, std::int64_t count, float* to) noexcept {
+  const auto convert = [&](const auto* values) {
+    std::transform(values, values + count, to, [](auto x) { return load(x); });
+  };
+  if (type == Datatype::kFloat16) return convert(static_cast<const Float16*>(from));
+  convert(static_cast<const BFloat16*>(from));
+}
+
+void narrow(const float* from, std::int64_t count, Datatype type, void* to) noexcept {
+  if (type == Datatype::kFloat16) {
+    std::transform(from, from + count, static_cast<Float16*>(to), &Float16::from_float);
+  } else {
+    std::transform(from, from + count, static_cast<BFloat16*>(to), &BFloat16::from_float);
+  }
 }
 
 }  // namespace weft::mpi

@@ -1,6 +1,8 @@
 #include "weft/mpi/request.h"
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <mutex>
 
 #include "weft/mpi/environment.h"
@@ -17,6 +19,7 @@ struct AbandonedRequest {
 struct AbandonedRequests {
   std::mutex mutex;
   std::vector<AbandonedRequest> list;
+  std::atomic<std::size_t> count{0};
 };
 
 AbandonedRequests& abandoned_requests() {
@@ -67,19 +70,31 @@ void Request::wait(const WaitContext& context) {
 
 void Request::abandon() noexcept {
   if (requests_.empty() || !Environment::alive()) return;
-  auto& requests = abandoned_requests();
-  const std::lock_guard lock(requests.mutex);
-  std::erase_if(requests.list, [](AbandonedRequest& entry) { return finished(entry.requests); });
-  if (!finished(requests_)) requests.list.push_back({std::move(requests_), std::move(keep_)});
+  if (!finished(requests_)) {
+    auto& abandoned = abandoned_requests();
+    const std::lock_guard lock(abandoned.mutex);
+    abandoned.list.push_back({std::move(requests_), std::move(keep_)});
+    ++abandoned.count;
+  }
   requests_.clear();
   keep_.reset();
 }
 
+void Request::free_abandoned() {
+  auto& abandoned = abandoned_requests();
+  if (abandoned.count == 0 || !Environment::alive()) return;
+  std::vector<AbandonedRequest> done;  // freed after unlocking: the memory of a tensor may belong to Python
+  const std::lock_guard lock(abandoned.mutex);
+  const auto first_done = std::partition(abandoned.list.begin(), abandoned.list.end(),
+                                         [](AbandonedRequest& entry) { return !finished(entry.requests); });
+  done.assign(std::make_move_iterator(first_done), std::make_move_iterator(abandoned.list.end()));
+  abandoned.list.erase(first_done, abandoned.list.end());
+  abandoned.count = abandoned.list.size();
+}
+
 std::size_t Request::abandoned_count() {
-  auto& requests = abandoned_requests();
-  const std::lock_guard lock(requests.mutex);
-  std::erase_if(requests.list, [](AbandonedRequest& entry) { return finished(entry.requests); });
-  return requests.list.size();
+  free_abandoned();
+  return abandoned_requests().count;
 }
 
 }  // namespace weft::mpi

@@ -11,7 +11,8 @@
 namespace weft::mpi {
 
 // Move-only. Destroying an unfinished Request neither blocks nor frees its buffers. A process-wide list of abandoned
-// requests keeps them until MPI is done with them.
+// requests keeps them until MPI is done with them; waits of this process test the list. Buffers of requests that never
+// complete are leaked.
 class Request {
  public:
   Request() = default;
@@ -35,6 +36,8 @@ class Request {
   // Status of the last receive, valid after test() or wait().
   [[nodiscard]] const MPI_Status& status() const noexcept { return status_; }
 
+  // Frees the buffers of abandoned requests that are done. Every wait calls it; costs one load if there are none.
+  static void free_abandoned();
   // The number of abandoned requests of this process that are not done yet, for tests and diagnostics.
   [[nodiscard]] static std::size_t abandoned_count();
 

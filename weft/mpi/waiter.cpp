@@ -14,6 +14,7 @@
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
+#include "weft/mpi/request.h"
 
 namespace weft::mpi {
 namespace {
@@ -32,6 +33,7 @@ struct Slot {
 };
 
 std::atomic<CallSiteHook> g_hook{nullptr};
+std::atomic<InterruptHook> g_interrupt_hook{nullptr};
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
@@ -190,6 +192,8 @@ std::chrono::milliseconds Waiter::limit() const {
 
 void Waiter::check_limits(std::chrono::milliseconds waited) {
   IdleTask::progress_all();
+  Request::free_abandoned();
+  check_interrupt(waited);
   if (context_.communicator != nullptr) context_.communicator->poll_alarm();
   if (waited > std::chrono::seconds(1)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   const bool late = waited >= limit();
@@ -204,6 +208,13 @@ void Waiter::check_limits(std::chrono::milliseconds waited) {
   throw TimeoutError("weft.TimeoutError: rank " + std::to_string(rank) + " gave up after " +
                      std::to_string(static_cast<double>(waited.count()) / 1000) + " s in " + what +
                      (context_.timeout.count() > 0 ? "" : "; WEFT_TIMEOUT sets the limit in seconds"));
+}
+
+void Waiter::check_interrupt(std::chrono::milliseconds waited) {
+  constexpr std::chrono::milliseconds kInterval{50};
+  if (waited < next_interrupt_check_) return;
+  next_interrupt_check_ = waited + kInterval;
+  if (const auto hook = g_interrupt_hook.load()) hook();
 }
 
 OperationScope::OperationScope(const char* name, const Communicator* communicator,
@@ -238,5 +249,7 @@ std::string current_operation() { return describe(this_thread()); }
 std::string call_site() { return site_of(this_thread()); }
 
 void set_call_site_hook(CallSiteHook hook) noexcept { g_hook = hook; }
+
+void set_interrupt_hook(InterruptHook hook) noexcept { g_interrupt_hook = hook; }
 
 }  // namespace weft::mpi

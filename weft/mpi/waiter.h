@@ -48,20 +48,22 @@ class Waiter {
  public:
   explicit Waiter(const WaitContext& context) : context_(context) {}
 
-  // Call it after every unsuccessful test. Throws TimeoutError after Options::timeout and PeerLost if a peer raised an
-  // alarm.
+  // Call it after every unsuccessful test. Throws TimeoutError after Options::timeout, PeerLost if a peer raised an
+  // alarm, and the exception of the InterruptHook.
   void idle();
 
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] std::chrono::milliseconds limit() const;
   void check_limits(std::chrono::milliseconds waited);
+  void check_interrupt(std::chrono::milliseconds waited);
 
   WaitContext context_;
   unsigned calls_ = 0;
   bool yielding_ = false;
   bool warned_ = false;
   Clock::time_point start_{};
+  std::chrono::milliseconds next_interrupt_check_{50};
 };
 
 // Names the current operation of a thread in errors, warnings and watchdog messages. Scopes nest; the outermost one
@@ -98,5 +100,10 @@ class BlockingScope {
 // given pthread id and returns their number, or 0 if it does not know the thread.
 using CallSiteHook = std::size_t (*)(unsigned long thread, char* text, std::size_t capacity);
 void set_call_site_hook(CallSiteHook hook) noexcept;
+
+// Lets a language binding end waits, for example after Ctrl-C. Every waiting thread calls the hook a few times per
+// second. It throws an exception that is derived from Interrupted, or returns.
+using InterruptHook = void (*)();
+void set_interrupt_hook(InterruptHook hook) noexcept;
 
 }  // namespace weft::mpi

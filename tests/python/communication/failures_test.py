@@ -64,19 +64,153 @@ def test_peer_catches_the_failure_of_another_rank(tmp_path: Path) -> None:
     assert status != 0 and "rank 1 lost 0" in text
 
 
-def test_early_exit_ends_the_job(tmp_path: Path) -> None:
+def test_early_end_of_a_rank_ends_the_job(tmp_path: Path) -> None:
     status, text, seconds = run(
         tmp_path,
         """
-        import sys
         comm = weft.world()
-        if comm.rank == 0:
-            sys.exit(3)
-        comm.all_reduce(torch.ones(1))
+        if comm.rank == 1:
+            comm.all_reduce(torch.ones(1))
         """,
     )
     assert status != 0 and seconds < 60
+    assert "this rank exited while other ranks were still communicating" in text
     assert re.search(r"all_reduce\(Float\[1\], 'sum'\) called from .*job\.py:\d+", text)
+
+
+WAITS = {
+    "all_reduce": "comm.all_reduce(torch.ones(1))",
+    "recv": "comm.recv(source=0)",
+    "backward": "weft.backward(y.sum())",
+    "process group": "dist.all_reduce(torch.ones(1))",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_exit_status_of_one_rank_ends_the_job_at_once(wait: str, tmp_path: Path) -> None:
+    leave = {"recv": "exit(3)", "backward": "print('stop'); sys.exit(3)"}.get(wait, "sys.exit(3)")
+    status, text, seconds = run(
+        tmp_path,
+        f"""
+        import sys, torch.distributed as dist
+        comm = weft.world()
+        dist.init_process_group("weft")
+        y = comm.all_reduce(torch.ones(2, requires_grad=True))
+        if comm.rank == 0:
+            {leave}
+        {WAITS[wait]}
+        """,
+        3,
+    )
+    assert status == 3 and seconds < 60, text
+    assert re.search(r"rank 0 failed: SystemExit: 3 at .*job\.py:8", text), text
+
+
+def test_caught_exit_does_not_end_the_job(tmp_path: Path) -> None:
+    program = """
+        import pickle, sys, threading
+        comm = weft.world()
+        if comm.rank == 0:
+            try:
+                sys.exit(3)
+            except SystemExit as error:
+                assert error.code == 3 and type(pickle.loads(pickle.dumps(error))) is SystemExit
+            thread = threading.Thread(target=sys.exit, args=(4,))
+            thread.start()
+            thread.join()
+        print("sum", comm.all_reduce(torch.ones(1)).item(), flush=True)
+        sys.exit()
+        """
+    status, text, _ = run(tmp_path, program)
+    assert status == 0 and text.count("sum 2.0") == 2 and "Traceback" not in text, text
+
+
+def test_exit_waits_for_ranks_that_do_not_communicate(tmp_path: Path) -> None:
+    program = """
+        import time
+        comm = weft.world()
+        if comm.rank == 1:
+            time.sleep(4)
+            print("saved", flush=True)
+        """
+    status, text, _ = run(tmp_path, program, WEFT_TIMEOUT="1")
+    assert status == 0 and "saved" in text, text
+    assert "TimeoutError" not in text and "still communicating" not in text
+    assert re.search(r"rank 0 has waited \d+ s in the exit barrier", text), text
+
+
+def test_failure_during_the_exit_barrier_is_reported(tmp_path: Path) -> None:
+    program = """
+        import time
+        comm = weft.world()
+        if comm.rank == 1:
+            time.sleep(1)
+            raise ValueError("cannot save")
+        """
+    status, text, seconds = run(tmp_path, program)
+    assert status == 1 and seconds < 60
+    assert "a rank failed while this rank waited for all ranks to exit" in text and "cannot save" in text, text
+
+
+@pytest.mark.parametrize("end", ["sys.exit(5)", "raise ValueError('of the child')", "pass"])
+def test_child_of_fork_does_not_use_the_mpi_of_its_parent(end: str, tmp_path: Path) -> None:
+    program = f"""
+        import os, sys, torch.distributed as dist
+        comm = weft.world()
+        dist.init_process_group("weft")
+        dist.all_reduce(torch.ones(1))
+        if comm.rank == 0 and (child := os.fork()) != 0:
+            print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        elif comm.rank == 0:
+            try:
+                comm.all_reduce(torch.ones(1))
+            except weft.MpiError as error:
+                print("told", error, flush=True)
+            {end}
+            sys.exit()
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        print("sums", comm.all_reduce(torch.ones(1)).item(), x.item(), flush=True)
+        """
+    status, text, seconds = run(tmp_path, program)
+    assert status == 0 and seconds < 60, text
+    assert text.count("sums 2.0 2.0") == 2, text
+    expected = {"sys.exit(5)": 5, "pass": 0}.get(end, 1)
+    assert f"child {expected}" in text and "is this a child of fork()?" in text, text
+
+
+@pytest.mark.parametrize("wait", ["comm.recv(source=0)", "comm.all_reduce(torch.ones(1))", "dist.all_reduce(x)"])
+def test_signal_interrupts_a_wait(wait: str, tmp_path: Path) -> None:
+    """Warnings look up the call site very often here. Regression: that swallowed the KeyboardInterrupt."""
+    program = f"""
+        import os, pathlib, signal, threading, time, torch.distributed as dist
+        comm, interrupted = weft.world(), pathlib.Path(__file__).with_name("interrupted")
+        dist.init_process_group("weft")
+        x = torch.ones(1)
+        if comm.rank == 1:
+            threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+            start = time.monotonic()
+            try:
+                {wait}
+            except KeyboardInterrupt:
+                print("interrupted after", time.monotonic() - start, flush=True)
+            interrupted.touch()
+        while not interrupted.exists():
+            time.sleep(0.1)
+        if comm.rank == 0 and "{wait}" != "comm.recv(source=0)":
+            try:
+                {wait}  # the operation of a process group completes in the background
+            except weft.PeerLost as lost:
+                print("told", lost, flush=True)
+        y = torch.ones(1)
+        dist.all_reduce(y)
+        print("sums", comm.all_reduce(torch.ones(1)).item(), y.item(), flush=True)
+        """
+    status, text, _ = run(tmp_path, program, WEFT_WARN="0.01")
+    assert status == 0 and text.count("sums 2.0 2.0") == 2, text
+    waited = re.search(r"interrupted after ([\d.]+)", text)
+    assert waited and 0.9 < float(waited[1]) < 30, text
+    assert "comm.all_reduce" not in wait or "told weft.PeerLost: rank 1 failed: a signal interrupted its wait" in text
 
 
 def test_timeout_names_rank_operation_and_line(tmp_path: Path) -> None:

@@ -45,6 +45,48 @@ def test_half_precision_mean_rounds_once_and_does_not_overflow(
     assert torch.equal(result, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("op", ["sum", "prod"])
+def test_half_precision_rounds_once(op: str, dtype: torch.dtype, comm: weft.Communicator) -> None:
+    """Rounding after each addition would lose the small values: 256 + 1 is 256 in bfloat16."""
+    big = 1 / torch.finfo(dtype).eps
+    xs = torch.tensor([big if rank == 0 else 1 for rank in range(comm.size)])
+    if op == "prod":
+        xs = 1 + torch.arange(1.0, 1 + comm.size) * torch.finfo(dtype).eps
+    expected = (xs.sum() if op == "sum" else xs.prod()).to(dtype)
+    x = xs[comm.rank].to(dtype).repeat(2 * comm.size)
+    for result in (
+        comm.all_reduce(x, op),
+        comm.iall_reduce(x, op).wait(),
+        comm.reduce_scatter(x, op),
+        comm.scan(x, op) if comm.rank == comm.size - 1 else comm.scan(x, op)[:0],
+    ):
+        assert torch.equal(result, expected.expand_as(result)), (result, expected)
+    reduced = comm.reduce(x, op, root=0)
+    assert comm.rank or torch.equal(reduced, expected.expand_as(x))
+
+
+@pytest.mark.parametrize("op", ["land", "lor", "lxor"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float16, torch.float64], ids=str)
+def test_logical_reduction_of_one_contribution_is_0_or_1(op: str, dtype: torch.dtype, comm: weft.Communicator) -> None:
+    x = torch.tensor([0, 1, 2, 5], dtype=dtype)
+    alone = comm.split(comm.rank)
+    assert alone is not None
+    truth = torch.tensor([0, 1, 1, 1], dtype=dtype)
+    results = [alone.all_reduce(x, op), alone.reduce(x, op, root=0), alone.reduce_scatter(x, op), alone.scan(x, op)]
+    results.append(alone.iall_reduce(x, op).wait())
+    if comm.rank == 0:
+        results.append(comm.scan(x, op))
+    else:
+        comm.scan(x, op)
+    after_first = comm.exscan(x, op)
+    if comm.rank == 1:
+        results.append(after_first)
+    for result in results:
+        assert torch.equal(result, truth), result
+    alone.free()
+
+
 def test_nonblocking_mean_does_not_overflow(comm: weft.Communicator) -> None:
     x = torch.full((5,), 40000.0, dtype=torch.float16, requires_grad=True)
     y = comm.iall_reduce(x, "mean").wait()

@@ -504,3 +504,21 @@ def test_group_and_backend_report_the_backend_name() -> None:
     world = dist.group.WORLD
     assert dist.get_backend() == BACKEND
     assert world is not None and world._get_backend(torch.device("cpu")).name() == BACKEND
+
+
+@not_gloo
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("copies", [1, 5000], ids=["small", "large"])
+def test_half_precision_sum_rounds_once(copies: int, dtype: torch.dtype, rank: int, size: int) -> None:
+    """Rounding after each addition would lose the small values: 256 + 1 is 256 in bfloat16."""
+    big = 1 / torch.finfo(dtype).eps
+    expected = torch.tensor(big + size - 1).to(dtype).expand(size * copies)
+    x = torch.full((size * copies,), big if rank == 0 else 1.0, dtype=dtype)
+    everywhere, at_root = x.clone(), x.clone()
+    dist.all_reduce(everywhere)
+    same(everywhere, expected)
+    dist.reduce(at_root, 0)
+    same(at_root, expected if rank == 0 else x)
+    piece = torch.zeros(copies, dtype=dtype)
+    dist.reduce_scatter_single(piece, x)
+    same(piece, expected[:copies])

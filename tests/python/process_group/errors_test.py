@@ -205,3 +205,64 @@ def test_message_of_the_wrong_size_raises(length: int, rank: int, size: int) -> 
 def test_second_initialization_raises(rank: int) -> None:
     with pytest.raises(ValueError, match="twice"):
         dist.init_process_group(BACKEND)
+
+
+@not_gloo
+def test_outputs_with_shared_memory_raise_before_anything_is_sent(rank: int, size: int) -> None:
+    """Only one rank makes the invalid calls. Regression: they were sent, and the group became unusable."""
+    if rank != size - 1:
+        return
+    expanded, good = torch.ones(1).expand(2), torch.ones(2)
+    text = r"several elements of the output share memory.*clone\(\)"
+    calls = [
+        lambda: dist.all_reduce(expanded),
+        lambda: dist.all_reduce(torch.ones(1).expand(1 << 14)),
+        lambda: dist.all_reduce(expanded, R.AVG),
+        lambda: dist.all_reduce_coalesced([good, expanded]),
+        lambda: dist.reduce(expanded, rank),
+        lambda: dist.all_gather([expanded] * size, good),
+        lambda: dist.all_gather_single(torch.ones(1).expand(2 * size), good),
+        lambda: dist.gather(good, [expanded] * size, rank),
+        lambda: dist.scatter(expanded, [good] * size, rank),
+        lambda: dist.reduce_scatter_single(expanded, torch.ones(2 * size)),
+        lambda: dist.all_to_all([expanded] * size, [good] * size),
+        lambda: dist.irecv(expanded, rank),
+    ]
+    if rank > 0:
+        calls.append(lambda: dist.broadcast(expanded, 0))
+    for call in calls:
+        with told(text):
+            call()
+    assert good.tolist() == [1, 1]
+
+
+@not_gloo
+@pytest.mark.parametrize("invalid", ["tag", "type of the tag", "peer", "tensor"])
+def test_failed_batch_leaves_the_group_usable(invalid: str, rank: int, size: int) -> None:
+    """Regression: torch kept its coalescing state, and later all_reduce calls did nothing."""
+    tag = {"tag": -3, "type of the tag": 2**40}.get(invalid, 0)
+    tensor = torch.ones(1).expand(2) if invalid == "tensor" else torch.ones(2)
+    peer = {"group_peer": 99} if invalid == "peer" else {"peer": (rank + 1) % size}
+    x = torch.zeros(2)
+    operations = [
+        dist.P2POp(dist.isend, torch.full((2,), float(rank)), (rank + 1) % size),
+        dist.P2POp(dist.irecv, x, (rank - 1) % size),
+    ]
+    bad = dist.P2POp(dist.irecv, tensor, tag=tag, **peer)
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        dist.batch_isend_irecv([*operations, bad])
+    dist.barrier()
+
+
+@not_gloo
+def test_failed_coalescing_sends_nothing(rank: int, size: int) -> None:
+    device, x = torch.device("cpu"), torch.ones(2)
+    with told(r"expected a tag in"), dist._coalescing_manager(device=device):
+        dist.isend(x, rank, tag=3)
+        dist.isend(x, rank, tag=-3)
+    received = torch.zeros(2)
+    with dist._coalescing_manager(device=device, async_ops=True) as manager:
+        dist.isend(torch.full((2,), 5.0), rank, tag=3)
+        dist.irecv(received, rank, tag=3)
+    manager.wait()
+    assert received.tolist() == [5, 5]

@@ -289,3 +289,46 @@ def test_started_by_torchrun() -> None:
 @not_gloo
 def test_started_without_a_launcher() -> None:
     check_says_how_to_start(start_without_mpi())
+
+
+@not_gloo
+def test_new_group_waits_for_a_late_rank(tmp_path: Path) -> None:
+    """The timeout of the group counts, not WEFT_TIMEOUT."""
+    program = """
+start()
+dist.barrier()
+if rank == 0:
+    time.sleep(3)
+group = dist.new_group([0, 1])
+x = torch.ones(1)
+dist.all_reduce(x, group=group)
+print("sum", x.item(), flush=True)
+"""
+    status, text, _ = run(tmp_path, program, WEFT_TIMEOUT="1")
+    assert status == 0 and text.count("sum 2.0") == 2, text
+    assert "aborting" not in text and "all ranks had entered" not in text
+
+
+@not_gloo
+def test_new_group_times_out_on_all_ranks(tmp_path: Path) -> None:
+    program = """
+start()
+dist.barrier()
+def make():
+    dist.new_group([0, 1, 2], timeout=timedelta(seconds=1))
+if rank == 0:
+    store().wait(["given up 1", "given up 2"], timedelta(minutes=5))
+    attempt(make)
+else:
+    attempt(make)
+    store().set(f"given up {rank}", "")
+group = dist.new_group([0, 1, 2])
+x = torch.ones(1)
+dist.all_reduce(x, group=group)
+print("sum", x.item(), flush=True)
+"""
+    status, text, _ = run(tmp_path, program, ranks=3)
+    assert status == 0 and text.count("sum 3.0") == 3, text
+    reasons = [told(text, rank)[1] for rank in range(3)]
+    assert re.search(r"was not created: rank [12] waited 1\.0+ s for ranks? 0.*, which did not", reasons[0]), reasons
+    assert len(set(reasons)) == 1

@@ -163,8 +163,8 @@ class CollectiveCall {
 // Discards the operations recorded on the current tape.
 void discard_recorded() noexcept;
 
-// Runs code that may wait for other ranks. A lost peer or a timeout interrupts the ranks at different operations, so
-// their tapes no longer match: both discard the recorded operations before the exception propagates.
+// Runs code that may wait for other ranks. A lost peer, a timeout or a signal interrupts the ranks at different
+// operations, so their tapes no longer match: all discard the recorded operations before the exception propagates.
 template <class Run>
 decltype(auto) interruptible(Run&& run) {
   try {
@@ -173,6 +173,9 @@ decltype(auto) interruptible(Run&& run) {
     discard_recorded();
     throw;
   } catch (const mpi::TimeoutError&) {
+    discard_recorded();
+    throw;
+  } catch (const mpi::Interrupted&) {
     discard_recorded();
     throw;
   }

@@ -45,8 +45,14 @@ void require_reducible(const at::Tensor& x, ReduceOp op) {
 }
 
 at::ScalarType communication_type(at::ScalarType type, ReduceOp op) {
-  const bool half = type == at::kHalf || type == at::kBFloat16;
-  return half && op == ReduceOp::kMean ? at::kFloat : type;
+  return mpi::accumulates_in_float32(op, datatype_of(type)) ? at::kFloat : type;
+}
+
+at::Tensor to_communication_type(const at::Tensor& x, ReduceOp op) {
+  const bool logical = op == ReduceOp::kLogicalAnd || op == ReduceOp::kLogicalOr || op == ReduceOp::kLogicalXor;
+  if (logical && x.scalar_type() != at::kBool) return x.ne(0).to(x.scalar_type());
+  const at::ScalarType type = communication_type(x.scalar_type(), op);
+  return type == x.scalar_type() ? x : x.to(type);
 }
 
 at::Tensor finish_reduction(at::Tensor reduced, ReduceOp op, std::int64_t count, const at::TensorOptions& like) {

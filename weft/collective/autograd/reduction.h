@@ -18,13 +18,12 @@ using mpi::ReduceOp;
 // Throws (TORCH_CHECK) unless the reduction supports the tensor's type.
 void require_reducible(const at::Tensor& x, ReduceOp op);
 
-// The type in which values are sent and summed. float32 for a mean in half precision: the sum may overflow although the
-// mean does not, and the result would be rounded twice.
+// The type in which values are sent and reduced: float32 for sums, means and products of half precision, so that the
+// result is rounded once and a mean overflows only if the result does.
 [[nodiscard]] at::ScalarType communication_type(at::ScalarType type, ReduceOp op);
-[[nodiscard]] inline at::Tensor to_communication_type(const at::Tensor& x, ReduceOp op) {
-  const at::ScalarType type = communication_type(x.scalar_type(), op);
-  return type == x.scalar_type() ? x : x.to(type);
-}
+// This rank's contribution to the reduction. Logical reductions get 0 or 1: MPI does not touch the values if there is
+// only one contribution, for example on a single rank or on the first rank of a scan.
+[[nodiscard]] at::Tensor to_communication_type(const at::Tensor& x, ReduceOp op);
 // Converts the reduced values to the result: divides a mean by `count` and converts to the type and device of `like`.
 [[nodiscard]] at::Tensor finish_reduction(at::Tensor reduced, ReduceOp op, std::int64_t count,
                                           const at::TensorOptions& like);

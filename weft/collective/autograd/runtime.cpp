@@ -10,6 +10,7 @@
 #include "weft/collective/device.h"
 #include "weft/mpi/communicator.h"
 #include "weft/mpi/environment.h"
+#include "weft/mpi/fingerprint.h"
 #include "weft/mpi/options.h"
 #include "weft/mpi/waiter.h"
 
@@ -48,9 +49,21 @@ std::vector<std::string> facts() {
           mpi::Environment::processor_name(), cuda_aware_report()};
 }
 
+// Returns when all ranks have called it. Like MPI_Finalize, it waits without a limit: other ranks may compute, evaluate
+// or save for any time. Throws PeerLost if a rank fails, and Disagreement if a rank communicates instead.
+void await_exit(std::int64_t comm) {
+  const auto communicator = Communicator::find(comm);
+  const mpi::OperationScope scope("the exit barrier", communicator.get());
+  mpi::Options options = mpi::options();
+  options.timeout = std::chrono::hours(24 * 365 * 10);
+  mpi::set_options(options);
+  mpi::require_agreement(*communicator, {.signature = mpi::Fingerprint("exit").value()}, "the end of the program");
+}
+
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def("initialize() -> ()", [] { mpi::Environment::ensure(); });
   m.def("finalize() -> ()", [] { mpi::Environment::finalize(); });
+  m.def("await_exit(int comm) -> ()", &await_exit);
   m.def("configure(float timeout, float warn_after, bool debug, bool check, bool cuda_aware, int max_count) -> ()",
         &configure);
   m.def("configuration() -> (float, float, bool, bool, bool, int)", &configuration);
@@ -60,8 +73,3 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 
 }  // namespace
 }  // namespace weft::collective
-
-// Lets Python, which cannot link C++ symbols, install the hook that finds the call site in a script.
-extern "C" __attribute__((visibility("default"))) void weft_set_call_site_hook(weft::mpi::CallSiteHook hook) {
-  weft::mpi::set_call_site_hook(hook);
-}

@@ -33,9 +33,10 @@ class LengthMismatch : public std::length_error {
 
 // Starts all transfers. Both sides must pass the same number of bytes; otherwise the operation throws LengthMismatch at
 // the receiver. Pieces between two ranks arrive in the order given. Pieces to this rank are copied at once. Empty
-// pieces are not sent. The memory must live until the operation ends; `keep` may own it.
+// pieces are not sent. `keep` owns the memory of all pieces: messages that are still in flight when the operation is
+// destroyed refer to it.
 [[nodiscard]] std::unique_ptr<Operation> exchange(const std::vector<Outgoing>& outgoing,
                                                   const std::vector<Incoming>& incoming, int tag, CommView comm,
-                                                  std::shared_ptr<void> keep = nullptr);
+                                                  std::shared_ptr<void> keep);
 
 }  // namespace weft::mpi

@@ -86,10 +86,12 @@ void await_verdict(mpi::CommView comm, int tag, std::chrono::milliseconds timeou
 
 MpiGroup::WorkPtr MpiGroup::barrier(const c10d::BarrierOptions& opts) {
   return launch(settings(c10d::OpType::BARRIER, "weft:barrier", opts), [&] {
-    mpi::Request request;
-    mpi::check(MPI_Ibarrier(comm().handle(), request.add()), "MPI_Ibarrier", comm().handle());
     Task task;
-    task.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
+    task.start = [this] {
+      mpi::Request request;
+      mpi::check(MPI_Ibarrier(comm().handle(), request.add()), "MPI_Ibarrier", comm().handle());
+      return std::make_unique<mpi::RequestOperation>(std::move(request));
+    };
     return task;
   });
 }

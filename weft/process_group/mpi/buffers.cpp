@@ -1,5 +1,6 @@
 #include "weft/process_group/mpi/buffers.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/InferenceMode.h>
@@ -24,6 +25,13 @@ class InferenceModeOf {
  private:
   std::optional<c10::InferenceMode> mode_;
 };
+
+// torch rejects the copy of a result to such a tensor, but only after the communication.
+void require_writable(const at::Tensor& tensor) {
+  TORCH_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+              "weft: several elements of the output share memory (shape ", tensor.sizes(), ", strides ",
+              tensor.strides(), "), for example after expand(); pass a clone() of the tensor");
+}
 
 bool is_plain(const at::Tensor& x) { return x.device().is_cpu() && x.is_contiguous() && !x.is_conj() && !x.is_neg(); }
 
@@ -64,12 +72,14 @@ at::Tensor factor_of(const c10d::ReduceOp& op) {
 at::Tensor input_buffer(const at::Tensor& tensor) { return collective::readable(tensor.detach()); }
 
 OutputBuffer output_buffer(const at::Tensor& tensor) {
+  require_writable(tensor);
   const at::Tensor detached = tensor.detach();
   return {detached, is_plain(detached) ? detached : collective::writable(detached.sizes(), detached)};
 }
 
 OutputBuffer output_buffer(const at::Tensor& tensor, at::ScalarType type) {
   if (type == tensor.scalar_type()) return output_buffer(tensor);
+  require_writable(tensor);
   return {tensor.detach(), at::empty(tensor.sizes(), tensor.options().dtype(type).device(at::kCPU))};
 }
 
@@ -96,9 +106,13 @@ void deliver_all(const std::vector<OutputBuffer>& targets) {
   for (const OutputBuffer& target : targets) target.deliver();
 }
 
-Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks)
+// Direct reductions accumulate half precision in float32 themselves; only a mean is sent in float32, because its sum
+// may overflow although the mean does not.
+Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks, Algorithm algorithm)
     : op_(translated(op)),
-      type_(collective::communication_type(like.scalar_type(), op_)),
+      type_(algorithm == Algorithm::kDirect && op_ != mpi::ReduceOp::kMean
+                ? like.scalar_type()
+                : collective::communication_type(like.scalar_type(), op_)),
       ranks_(ranks),
       factor_(factor_of(op)) {
   collective::require_reducible(like, op_);
@@ -115,7 +129,7 @@ void Reduction::finish(const at::Tensor& memory) const {
 }
 
 at::Tensor Reduction::prepared(const at::Tensor& input) const {
-  at::Tensor memory = input_buffer(collective::to_communication_type(input, op_));
+  at::Tensor memory = input_buffer(input.to(type_));
   if (!scales()) return memory;
   memory = memory.clone();
   prepare(memory);
@@ -151,6 +165,11 @@ void require_one_each(const std::vector<at::Tensor>& tensors, int ranks, const c
     collective::require_communicable(tensor);
     require_same_type(tensor, tensors.front(), what);
   }
+}
+
+void require_pairs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, const char* what) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "weft: ", what, " expects one output per input, got ", outputs.size(),
+              " and ", inputs.size());
 }
 
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what) {

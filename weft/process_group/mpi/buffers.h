@@ -15,7 +15,8 @@ namespace weft::process_group {
 // Returns memory with the tensor's contents that MPI can read: the tensor's own if possible, otherwise a copy.
 [[nodiscard]] at::Tensor input_buffer(const at::Tensor& tensor);
 
-// Memory that MPI writes: the tensor's own if possible; otherwise deliver() copies it to the tensor.
+// Memory that MPI writes: the tensor's own if possible; otherwise deliver() copies it to the tensor. All functions
+// below throw (TORCH_CHECK) if the tensor cannot be written, because several of its elements share memory.
 struct OutputBuffer {
   at::Tensor tensor;
   at::Tensor memory;
@@ -37,11 +38,13 @@ void divide(const at::Tensor& memory, int ranks);
 // Implements c10d's reductions with weft's: the steps before and after the ranks' values are combined.
 class Reduction {
  public:
+  enum class Algorithm : std::int8_t { kMpi, kDirect };  // weft/mpi/collectives.h or direct_reduce.h
+
   // Throws (TORCH_CHECK) if the reduction does not support the type of `like`.
-  Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks);
+  Reduction(const c10d::ReduceOp& op, const at::Tensor& like, int ranks, Algorithm algorithm);
 
   [[nodiscard]] mpi::ReduceOp op() const noexcept { return op_; }
-  // Returns the type in which the values are combined.
+  // Returns the type of the messages.
   [[nodiscard]] at::ScalarType type() const noexcept { return type_; }
   // True if prepare() changes its argument, so that inputs must be copied first.
   [[nodiscard]] bool scales() const noexcept { return factor_.defined(); }
@@ -67,6 +70,8 @@ class Reduction {
 
 // Throws (TORCH_CHECK) unless there is one tensor for each rank, all of one supported type.
 void require_one_each(const std::vector<at::Tensor>& tensors, int ranks, const char* what);
+// Throws (TORCH_CHECK) unless there is one output per input.
+void require_pairs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, const char* what);
 // Returns the only tensor. Throws (TORCH_CHECK) if there are others or its type is not supported.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* what);
 // Throws (TORCH_CHECK) unless both have the same type.

@@ -1,6 +1,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+
 #include "weft/collective/tensor.h"
 #include "weft/mpi/collectives.h"
 #include "weft/mpi/message/exchange.h"
@@ -11,8 +15,6 @@ namespace weft::process_group {
 namespace {
 
 using Tensors = MpiGroup::Tensors;
-
-std::int64_t bytes_of(const at::Tensor& memory) { return static_cast<std::int64_t>(memory.nbytes()); }
 
 void require_size(const Tensors& pieces, const at::Tensor& like, const char* what) {
   for (const at::Tensor& piece : pieces) {
@@ -40,6 +42,27 @@ std::vector<std::int64_t> split_sizes(const std::vector<std::int64_t>& given, co
   return given;
 }
 
+// The messages of a call. It owns their memory, so the memory lives until MPI has finished with it.
+class Transfers {
+ public:
+  void send(int dest, const at::Tensor& input) {
+    const at::Tensor& memory = memory_->emplace_back(input_buffer(input));
+    outgoing_.push_back({dest, memory.const_data_ptr(), static_cast<std::int64_t>(memory.nbytes())});
+  }
+  void receive(int source, const OutputBuffer& target) {
+    memory_->push_back(target.memory);
+    incoming_.push_back({source, target.data(), target.bytes()});
+  }
+  [[nodiscard]] std::unique_ptr<mpi::Operation> start(int tag, mpi::CommView comm) const {
+    return mpi::exchange(outgoing_, incoming_, tag, comm, memory_);
+  }
+
+ private:
+  std::vector<mpi::Outgoing> outgoing_;
+  std::vector<mpi::Incoming> incoming_;
+  std::shared_ptr<Tensors> memory_ = std::make_shared<Tensors>();
+};
+
 std::function<void()> delivery(std::vector<OutputBuffer> targets) {
   return [targets = std::move(targets)] { deliver_all(targets); };
 }
@@ -50,13 +73,17 @@ MpiGroup::WorkPtr MpiGroup::broadcast(Tensors& tensors, const c10d::BroadcastOpt
   const at::Tensor& tensor = only(tensors, "broadcast");
   require_root(opts.rootRank, "broadcast");
   return launch(settings(c10d::OpType::BROADCAST, "weft:broadcast", opts), [&] {
-    const bool is_root = rank_ == opts.rootRank;
-    const OutputBuffer target = is_root ? in_place_buffer(tensor) : output_buffer(tensor);
-    mpi::Request request(collective::keep_alive(target.memory));
-    mpi::broadcast_start(target.data(), target.memory.numel(), collective::datatype_of(tensor.scalar_type()),
-                         static_cast<int>(opts.rootRank), comm(), request);
+    const int root = static_cast<int>(opts.rootRank);
+    const bool is_root = rank_ == root;
+    const at::Tensor memory = is_root ? input_buffer(tensor) : at::Tensor();
+    const OutputBuffer target = is_root ? OutputBuffer{memory, memory} : output_buffer(tensor);
     Task task;
-    task.operation = std::make_unique<mpi::RequestOperation>(std::move(request));
+    task.start = [this, target, root] {
+      mpi::Request request(collective::keep_alive(target.memory));
+      mpi::broadcast_start(target.data(), target.memory.numel(), collective::datatype_of(target.memory.scalar_type()),
+                           root, comm(), request);
+      return std::make_unique<mpi::RequestOperation>(std::move(request));
+    };
     if (!is_root) task.deliver = delivery({target});
     task.inputs = {tensor};
     task.outputs = {tensor};
@@ -70,18 +97,16 @@ Task MpiGroup::all_gather_task(const Tensors& outputs, const at::Tensor& input) 
   const auto& mine = outputs[static_cast<std::size_t>(rank_)];
   TORCH_CHECK(mine.numel() == input.numel(), "weft: all_gather expects an output of ", input.numel(),
               " elements for this rank (the size of its input), got ", mine.numel());
-  Task task;
-  task.inputs = {input};
-  const at::Tensor memory = input_buffer(input);
+  const at::Tensor memory = input_buffer(input);  // one copy for all ranks
   std::vector<OutputBuffer> targets;
-  std::vector<mpi::Outgoing> outgoing;
-  std::vector<mpi::Incoming> incoming;
+  Transfers transfers;
   for (int rank = 0; rank < size_; ++rank) {
-    const OutputBuffer& target = targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(rank)]));
-    incoming.push_back({rank, target.data(), target.bytes()});
-    outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});
+    transfers.receive(rank, targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(rank)])));
+    transfers.send(rank, memory);
   }
-  task.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), collective::keep_alive(memory));
+  Task task;
+  task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
+  task.inputs = {input};
   task.deliver = delivery(std::move(targets));
   task.outputs = outputs;
   return task;
@@ -111,10 +136,11 @@ MpiGroup::WorkPtr MpiGroup::_allgather_base(at::Tensor& output, at::Tensor& inpu
 
 MpiGroup::WorkPtr MpiGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                             const c10d::AllgatherOptions& opts) {
-  TORCH_CHECK(outputs.size() == inputs.size(), "weft: all_gather expects one output per input, got ", outputs.size(),
-              " and ", inputs.size());
-  return launch_each(settings(c10d::OpType::ALLGATHER_COALESCED, "weft:all_gather", opts), inputs.size(),
-                     [&](std::size_t i) { return all_gather_into_task(outputs[i], inputs[i]); });
+  return launch_each(settings(c10d::OpType::ALLGATHER_COALESCED, "weft:all_gather", opts),
+                     std::max(inputs.size(), outputs.size()), [&](std::size_t i) {
+                       require_pairs(outputs, inputs, "all_gather");
+                       return all_gather_into_task(outputs[i], inputs[i]);
+                     });
 }
 
 MpiGroup::WorkPtr MpiGroup::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
@@ -148,19 +174,16 @@ MpiGroup::WorkPtr MpiGroup::gather(TensorLists& outputs, Tensors& inputs, const 
   return launch(settings(c10d::OpType::GATHER, "weft:gather", opts), [&] {
     Task task;
     task.inputs = {input};
-    const at::Tensor memory = input_buffer(input);
     std::vector<OutputBuffer> targets;
-    std::vector<mpi::Incoming> incoming;
+    Transfers transfers;
+    transfers.send(static_cast<int>(opts.rootRank), input);
     if (is_root) {
       for (int rank = 0; rank < size_; ++rank) {
-        const OutputBuffer& target =
-            targets.emplace_back(output_buffer(outputs.front()[static_cast<std::size_t>(rank)]));
-        incoming.push_back({rank, target.data(), target.bytes()});
+        transfers.receive(rank, targets.emplace_back(output_buffer(outputs.front()[static_cast<std::size_t>(rank)])));
       }
       task.outputs = outputs.front();
     }
-    task.operation = mpi::exchange({{static_cast<int>(opts.rootRank), memory.const_data_ptr(), bytes_of(memory)}},
-                                   incoming, next_tag(), comm(), collective::keep_alive(memory));
+    task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
     task.deliver = delivery(std::move(targets));
     return task;
   });
@@ -181,17 +204,13 @@ MpiGroup::WorkPtr MpiGroup::scatter(Tensors& outputs, TensorLists& inputs, const
   return launch(settings(c10d::OpType::SCATTER, "weft:scatter", opts), [&] {
     Task task;
     const OutputBuffer target = output_buffer(output);
-    std::vector<mpi::Outgoing> outgoing;
+    Transfers transfers;
+    transfers.receive(static_cast<int>(opts.rootRank), target);
     if (is_root) {
-      for (int rank = 0; rank < size_; ++rank) {
-        const at::Tensor memory = input_buffer(inputs.front()[static_cast<std::size_t>(rank)]);
-        outgoing.push_back({rank, memory.const_data_ptr(), bytes_of(memory)});
-        task.memory.push_back(memory);
-      }
+      for (int rank = 0; rank < size_; ++rank) transfers.send(rank, inputs.front()[static_cast<std::size_t>(rank)]);
       task.inputs = inputs.front();
     }
-    task.operation = mpi::exchange(outgoing, {{static_cast<int>(opts.rootRank), target.data(), target.bytes()}},
-                                   next_tag(), comm(), std::make_shared<Tensors>(task.memory));
+    task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
     task.deliver = delivery({target});
     task.outputs = {output};
     return task;
@@ -207,19 +226,15 @@ Task MpiGroup::all_to_all_task(const Tensors& outputs, const Tensors& inputs) {
               inputs[me].numel(), " elements but receives ", outputs[me].numel(), " from itself");
   Task task;
   std::vector<OutputBuffer> targets;
-  std::vector<mpi::Outgoing> outgoing;
-  std::vector<mpi::Incoming> incoming;
+  Transfers transfers;
   for (int k = 0; k < size_; ++k) {
     const int to = (rank_ + k) % size_;  // each rank starts with a different one
     const int from = (rank_ - k + size_) % size_;
-    const at::Tensor memory = input_buffer(inputs[static_cast<std::size_t>(to)]);
-    const OutputBuffer& target = targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(from)]));
-    outgoing.push_back({to, memory.const_data_ptr(), bytes_of(memory)});
-    incoming.push_back({from, target.data(), target.bytes()});
-    task.memory.push_back(memory);
+    transfers.send(to, inputs[static_cast<std::size_t>(to)]);
+    transfers.receive(from, targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(from)])));
   }
   task.inputs = inputs;
-  task.operation = mpi::exchange(outgoing, incoming, next_tag(), comm(), std::make_shared<Tensors>(task.memory));
+  task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
   task.deliver = delivery(std::move(targets));
   task.outputs = outputs;
   return task;

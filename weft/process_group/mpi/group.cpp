@@ -13,6 +13,7 @@
 #include "weft/mpi/error.h"
 #include "weft/mpi/progress.h"
 #include "weft/mpi/waiter.h"
+#include "weft/process_group/mpi/rendezvous.h"
 
 namespace weft::process_group {
 namespace {
@@ -26,23 +27,30 @@ std::vector<int> all_ranks() {
   return ranks;
 }
 
-// Complete when all operations of a batch are.
+// Complete when all operations of a batch are. Then throws the error of the first one that failed.
 class BatchOperation final : public mpi::Operation {
  public:
-  explicit BatchOperation(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}
+  explicit BatchOperation(std::vector<c10::intrusive_ptr<MpiWork>> works) : works_(std::move(works)) {}
   bool advance() override {
-    std::erase_if(works_, [](const auto& entry) {
-      auto* work = static_cast<MpiWork*>(entry.get());
-      if (!work->advance()) return false;
+    bool done = true;
+    for (const auto& work : works_) done = work->advance() && done;
+    if (!done) return false;
+    for (const auto& work : works_) {
       if (!work->isSuccess()) std::rethrow_exception(work->exception());
-      return true;
-    });
-    return works_.empty();
+    }
+    return true;
   }
 
  private:
-  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  std::vector<c10::intrusive_ptr<MpiWork>> works_;
 };
+
+// Several operations, started one after the other. If one cannot start, the earlier ones are abandoned.
+std::unique_ptr<mpi::Operation> start_all(const std::vector<std::function<std::unique_ptr<mpi::Operation>()>>& starts) {
+  auto operations = std::make_unique<mpi::OperationList>();
+  for (const auto& start : starts) operations->add(start());
+  return operations;
+}
 
 }  // namespace
 
@@ -58,10 +66,12 @@ MpiGroup::MpiGroup(std::shared_ptr<GroupCommunicators> communicators, const std:
 }
 
 c10::intrusive_ptr<MpiGroup> MpiGroup::over(const std::vector<int>& ranks, const std::string& name,
-                                            std::chrono::milliseconds timeout) {
+                                            std::chrono::milliseconds timeout,
+                                            const c10::intrusive_ptr<c10d::Store>& store) {
   mpi::Environment::ensure();
   mpi::Environment::require_thread_multiple("a process group");
   static_cast<void>(Communicator::world());  // its alarms interrupt waits; collective at the first call
+  if (store) await_members(*store, ranks, name, timeout);
   return c10::make_intrusive<MpiGroup>(std::make_shared<GroupCommunicators>(ranks, name), ranks, timeout);
 }
 
@@ -78,10 +88,10 @@ c10::intrusive_ptr<c10d::Backend> MpiGroup::create(const c10d::DistributedBacken
     ranks = all_ranks();
   }
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout);
-  return over(ranks, options.group_id, timeout);
+  return over(ranks, options.group_id, timeout, options.store);
 }
 
-c10::intrusive_ptr<c10d::Backend> MpiGroup::split(const c10::intrusive_ptr<c10d::Store>& /*store*/,
+c10::intrusive_ptr<c10d::Backend> MpiGroup::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                   const std::vector<int>& ranks,
                                                   const c10::intrusive_ptr<Options>& opts) {
   const int number = splits_++;
@@ -93,53 +103,74 @@ c10::intrusive_ptr<c10d::Backend> MpiGroup::split(const c10::intrusive_ptr<c10d:
   }
   const std::string name =
       opts && !opts->group_name.empty() ? opts->group_name : communicators_->name() + ".split" + std::to_string(number);
-  return over(members, name, opts ? opts->timeout : options_->timeout);
+  return over(members, name, opts ? opts->timeout : options_->timeout, store);
 }
 
 void MpiGroup::require_root(std::int64_t root, const char* what) const {
   TORCH_CHECK(root >= 0 && root < size_, "weft: ", what, " expects a rank in [0, ", size_ - 1, "], got ", root);
 }
 
-MpiGroup::WorkPtr MpiGroup::launch(const CallSettings& settings, const std::function<Task()>& begin) {
+c10::intrusive_ptr<MpiWork> MpiGroup::make_work(const CallSettings& settings, Task task) {
+  // Only collectives count: all ranks call them, unlike messages and batches of messages.
+  const bool collective = !c10d::isP2POp(settings.type) && settings.type != c10d::OpType::COALESCED;
+  const CallInfo call{settings.type, settings.title, collective ? ++sequence_ : sequence_.load(), settings.timeout};
+  return c10::make_intrusive<MpiWork>(communicators_, call, std::move(task));
+}
+
+MpiGroup::WorkPtr MpiGroup::launch(const CallSettings& settings, const std::function<Task()>& prepare) {
   c10::intrusive_ptr<MpiWork> work;
   {
     const std::lock_guard order(communicators_->order());
     communicators_->require_usable();
     const c10::AutoGradMode no_grad(false);
-    Task task = begin();
-    // Only collectives count: all ranks call them, unlike messages and batches of messages.
-    const bool collective = !c10d::isP2POp(settings.type) && settings.type != c10d::OpType::COALESCED;
-    const CallInfo call{settings.type, settings.title, collective ? ++sequence_ : sequence_.load(), settings.timeout};
-    work = c10::make_intrusive<MpiWork>(communicators_, call, std::move(task));
+    if (coalescing_) return add_to_batch(settings, prepare);
+    work = make_work(settings, prepare());
+    work->start();
   }
-  if (coalescing_) {
-    batch_.push_back(work);
+  if (settings.async) {
+    if (!work->advance()) advance_in_background(work);
     return work;
   }
-  if (!settings.async) {
+  try {
     work->wait();
-  } else if (!work->advance()) {
-    remember(work);
-    mpi::ProgressThread::instance().add([work] { return work->advance(); });
+  } catch (const mpi::Interrupted&) {
+    advance_in_background(work);  // the other ranks depend on it
+    throw;
   }
   return work;
 }
 
+// An exception must not leave the batch before endCoalescing(): torch's coalescing manager would keep its state.
+MpiGroup::WorkPtr MpiGroup::add_to_batch(const CallSettings& settings, const std::function<Task()>& prepare) {
+  try {
+    return batch_.emplace_back(make_work(settings, prepare()));
+  } catch (const std::exception& error) {
+    if (!batch_error_) batch_error_ = std::current_exception();
+    const auto work = make_work(settings, {});
+    work->fail(error.what());
+    return work;
+  }
+}
+
+void MpiGroup::advance_in_background(const c10::intrusive_ptr<MpiWork>& work) {
+  remember(work);
+  mpi::ProgressThread::instance().add([work] { return work->advance(); });
+}
+
 MpiGroup::WorkPtr MpiGroup::launch_each(const CallSettings& settings, std::size_t count,
-                                        const std::function<Task(std::size_t)>& begin) {
+                                        const std::function<Task(std::size_t)>& prepare) {
   return launch(settings, [&] {
     Task all;
-    auto operations = std::make_unique<mpi::OperationList>();
+    std::vector<std::function<std::unique_ptr<mpi::Operation>()>> starts;
     std::vector<std::function<void()>> deliveries;
     for (std::size_t i = 0; i < count; ++i) {
-      Task one = begin(i);
-      operations->add(std::move(one.operation));
+      Task one = prepare(i);
+      starts.push_back(std::move(one.start));
       if (one.deliver) deliveries.push_back(std::move(one.deliver));
       all.inputs.insert(all.inputs.end(), one.inputs.begin(), one.inputs.end());
       all.outputs.insert(all.outputs.end(), one.outputs.begin(), one.outputs.end());
-      all.memory.insert(all.memory.end(), one.memory.begin(), one.memory.end());
     }
-    all.operation = std::move(operations);
+    all.start = [starts = std::move(starts)] { return start_all(starts); };
     all.deliver = [deliveries = std::move(deliveries)] {
       for (const auto& deliver : deliveries) deliver();
     };
@@ -159,20 +190,25 @@ void MpiGroup::complete(mpi::Operation& operation, const char* what, std::chrono
 }
 
 void MpiGroup::startCoalescing() {
-  TORCH_CHECK(!coalescing_, "weft: startCoalescing was called twice without endCoalescing");
+  batch_.clear();  // of a batch that ended with an exception; it has sent nothing
+  batch_error_ = nullptr;
   coalescing_ = true;
 }
 
 MpiGroup::WorkPtr MpiGroup::endCoalescing() {
   coalescing_ = false;
   auto batch = std::exchange(batch_, {});
+  if (const auto error = std::exchange(batch_error_, nullptr)) std::rethrow_exception(error);
   const CallSettings settings{c10d::OpType::COALESCED, "weft:coalesced", options_->timeout, /*async=*/true};
   return launch(settings, [&] {
     Task task;
     for (const auto& work : batch) {
       for (auto& tensor : work->result()) task.outputs.push_back(tensor);
     }
-    task.operation = std::make_unique<BatchOperation>(std::move(batch));
+    task.start = [batch = std::move(batch)] {
+      for (const auto& work : batch) work->start();
+      return std::make_unique<BatchOperation>(batch);
+    };
     return task;
   });
 }

@@ -8,8 +8,10 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,18 +31,23 @@ class MpiGroup final : public c10d::Backend {
            std::chrono::milliseconds timeout);
   ~MpiGroup() override;
 
-  // Creates the group for init_process_group and new_group. Collective over its ranks.
+  // Creates the group for init_process_group and new_group. Collective over its ranks. All ranks throw
+  // DistBackendError if one of them does not call it within the group's timeout.
   // Throws c10::Error if rank or size differ from MPI's; the message explains how to start the job.
   [[nodiscard]] static c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions& options);
-  // Collective over `ranks` of MPI_COMM_WORLD. The first group of a process must contain all ranks.
+  // Collective over `ranks` of MPI_COMM_WORLD. The first group of a process must contain all ranks. Blocks inside MPI
+  // until all ranks call it, unless they meet in `store` first.
   [[nodiscard]] static c10::intrusive_ptr<MpiGroup> over(const std::vector<int>& ranks, const std::string& name,
-                                                         std::chrono::milliseconds timeout);
+                                                         std::chrono::milliseconds timeout,
+                                                         const c10::intrusive_ptr<c10d::Store>& store = nullptr);
 
   const std::string getBackendName() const override { return "weft"; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
   bool supportsSplitting() const override { return true; }
-  bool supportsCoalescing() const override { return true; }
+  // False, so that batch_isend_irecv starts the operations one by one: torch's coalescing manager keeps its state if an
+  // operation raises, and later calls of all_reduce would then do nothing. Code that uses the manager still works.
+  bool supportsCoalescing() const override { return false; }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& opts) override;
   void setSequenceNumberForGroup() override {}
@@ -99,10 +106,16 @@ class MpiGroup final : public c10d::Backend {
     return {type, title, opts.timeout == c10d::kUnsetTimeout ? options_->timeout : opts.timeout, opts.asyncOp};
   }
 
-  // Starts the task that `begin` creates, in program order. A synchronous call returns when it is complete.
-  WorkPtr launch(const CallSettings& settings, const std::function<Task()>& begin);
-  // Starts a task that consists of `count` tasks.
-  WorkPtr launch_each(const CallSettings& settings, std::size_t count, const std::function<Task(std::size_t)>& begin);
+  // Starts the task that `prepare` creates, in program order. A synchronous call returns when it is complete.
+  // `prepare` checks all arguments; it throws before anything is sent. Between startCoalescing() and endCoalescing(),
+  // the task is added to the batch instead.
+  WorkPtr launch(const CallSettings& settings, const std::function<Task()>& prepare);
+  // Starts a task that consists of `count` tasks, after all of them are prepared.
+  WorkPtr launch_each(const CallSettings& settings, std::size_t count, const std::function<Task(std::size_t)>& prepare);
+  [[nodiscard]] c10::intrusive_ptr<MpiWork> make_work(const CallSettings& settings, Task task);
+  [[nodiscard]] WorkPtr add_to_batch(const CallSettings& settings, const std::function<Task()>& prepare);
+  // Leaves an unfinished Work to the progress thread.
+  void advance_in_background(const c10::intrusive_ptr<MpiWork>& work);
   // Blocks until one step of a call with several steps is complete.
   void complete(mpi::Operation& operation, const char* what, std::chrono::milliseconds timeout);
   void remember(const c10::intrusive_ptr<MpiWork>& work);
@@ -114,10 +127,14 @@ class MpiGroup final : public c10d::Backend {
 
   [[nodiscard]] Task all_reduce_task(const at::Tensor& tensor, const c10d::ReduceOp& op);
   [[nodiscard]] Task reduce_scatter_task(const Tensors& blocks, const at::Tensor& output, const c10d::ReduceOp& op);
+  [[nodiscard]] Task reduce_scatter_tensor_task(const at::Tensor& input, const at::Tensor& output,
+                                                const c10d::ReduceOp& op);
   [[nodiscard]] Task all_gather_task(const Tensors& outputs, const at::Tensor& input);
   [[nodiscard]] Task all_gather_into_task(const at::Tensor& output, const at::Tensor& input);
   [[nodiscard]] Task all_to_all_task(const Tensors& outputs, const Tensors& inputs);
-  [[nodiscard]] WorkPtr receive(Tensors& tensors, int source, int tag, c10d::OpType type, const char* title);
+  // Without a source, receives from any rank.
+  [[nodiscard]] WorkPtr receive(Tensors& tensors, std::optional<int> source, int tag, c10d::OpType type,
+                                const char* title);
 
   std::shared_ptr<GroupCommunicators> communicators_;
   c10::intrusive_ptr<Options> options_;
@@ -127,7 +144,8 @@ class MpiGroup final : public c10d::Backend {
   std::mutex pending_mutex_;
   std::vector<c10::weak_intrusive_ptr<MpiWork>> pending_;
   bool coalescing_ = false;
-  std::vector<WorkPtr> batch_;
+  std::vector<c10::intrusive_ptr<MpiWork>> batch_;  // works that are not started yet
+  std::exception_ptr batch_error_;                  // the error of the first invalid call
 };
 
 }  // namespace weft::process_group

@@ -21,6 +21,10 @@ class GroupCommunicators {
   // distinguishes groups that are created at the same time.
   GroupCommunicators(const std::vector<int>& ranks, const std::string& name);
 
+  ~GroupCommunicators() { close(); }
+  GroupCommunicators(const GroupCommunicators&) = delete;
+  GroupCommunicators& operator=(const GroupCommunicators&) = delete;
+
   [[nodiscard]] mpi::CommView collectives() const { return collectives_; }
   [[nodiscard]] mpi::CommView messages() const { return messages_; }
   [[nodiscard]] const mpi::Peers& peers() const { return peers_; }

@@ -45,13 +45,14 @@ MpiGroup::WorkPtr MpiGroup::allreduce_sparse(Tensors& tensors, const c10d::Allre
   static_cast<void>(collective::datatype_of(mine.scalar_type()));
   const auto call = settings(c10d::OpType::_ALLREDUCE_SPARSE, "weft:sparse_all_reduce", opts);
   const auto gather_from_all = [&](const Tensors& outputs, const at::Tensor& input) {
-    Task task;
+    const Task task = all_gather_task(outputs, input);
+    std::unique_ptr<mpi::Operation> operation;
     {
       const std::lock_guard order(communicators_->order());
       communicators_->require_usable();
-      task = all_gather_task(outputs, input);
+      operation = task.start();
     }
-    complete(*task.operation, "sparse all_reduce", call.timeout);
+    complete(*operation, "sparse all_reduce", call.timeout);
     task.deliver();
   };
 
@@ -84,7 +85,7 @@ MpiGroup::WorkPtr MpiGroup::allreduce_sparse(Tensors& tensors, const c10d::Allre
       sum.to(mine.scalar_type()));  // not on a detached tensor: copy_ of a sparse tensor replaces its parts
   return launch(call, [&] {
     Task task;
-    task.operation = std::make_unique<CompletedOperation>();
+    task.start = [] { return std::make_unique<CompletedOperation>(); };
     task.inputs = tensors;
     task.outputs = tensors;
     return task;

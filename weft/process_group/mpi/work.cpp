@@ -25,17 +25,30 @@ std::string MpiWork::describe() const {
          communicators_->name() + "' on rank " + std::to_string(communicators_->rank());
 }
 
+void MpiWork::start() {
+  const std::lock_guard lock(progress_mutex_);
+  try {
+    operation_ = task_.start();
+  } catch (const std::exception& error) {
+    communicators_->invalidate(describe() + " failed: " + error.what());
+    throw;
+  }
+  task_.start = nullptr;
+}
+
 bool MpiWork::advance() noexcept {
   std::unique_lock lock(progress_mutex_, std::try_to_lock);
   if (!lock.owns_lock() || completing_) return isCompleted();  // another thread advances or completes it
   std::exception_ptr failure;
   try {
-    if (!task_.operation->advance()) {
+    if (operation_ == nullptr || !operation_->advance()) {
       check_timeout();
       return false;
     }
     const c10::AutoGradMode no_grad(false);
     if (task_.deliver) task_.deliver();
+  } catch (const c10::DistBackendError&) {  // an operation of a batch failed, which has reported it
+    failure = std::current_exception();
   } catch (const std::length_error& error) {  // a message of the wrong size; later messages are not affected
     failure = as_dist_error("weft: " + describe() + " failed: " + error.what());
   } catch (const std::exception& error) {
@@ -63,10 +76,10 @@ void MpiWork::check_timeout() {
 }
 
 void MpiWork::complete(std::exception_ptr error) noexcept {
-  task_.operation.reset();
+  operation_.reset();
+  task_.start = nullptr;
   task_.deliver = nullptr;
   task_.inputs.clear();
-  task_.memory.clear();
   finish_with(task_.outputs, error);
 }
 

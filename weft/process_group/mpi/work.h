@@ -23,19 +23,22 @@ struct CallInfo {
   std::chrono::milliseconds timeout;
 };
 
-// The communication of a call and its tensors.
+// A call whose arguments are checked and whose memory is allocated, but which has not sent anything yet.
 struct Task {
-  std::unique_ptr<mpi::Operation> operation;
+  // Starts the communication. The operation owns all memory that its messages refer to, because messages may outlive
+  // the Work and the group.
+  std::function<std::unique_ptr<mpi::Operation>()> start;
   std::function<void()> deliver;            // runs after the operation, before the Work completes; may be empty
   std::function<int()> source;              // the sender, for receives; may be empty
   std::vector<at::Tensor> inputs, outputs;  // the caller's tensors, for profiles and the result
-  std::vector<at::Tensor> memory;           // tensors that MPI reads; kept alive until completion
 };
 
 class MpiWork final : public FutureWork {
  public:
   MpiWork(std::shared_ptr<GroupCommunicators> communicators, const CallInfo& call, Task task);
 
+  // Starts the communication. Called once, in the same order on all ranks. Throws if MPI fails.
+  void start();
   // Makes progress. Returns true once the communication has succeeded or failed. Thread-safe.
   bool advance() noexcept;
 
@@ -59,8 +62,9 @@ class MpiWork final : public FutureWork {
   std::shared_ptr<GroupCommunicators> communicators_;
   CallInfo call_;
   Task task_;
-  std::mutex progress_mutex_;  // held by the thread that advances
-  bool completing_ = false;    // guarded by progress_mutex_: the communication has ended
+  std::unique_ptr<mpi::Operation> operation_;  // null before start() and after completion
+  std::mutex progress_mutex_;                  // held by the thread that advances
+  bool completing_ = false;                    // guarded by progress_mutex_: the communication has ended
   Clock::time_point checked_ = started_;
 };
 

@@ -110,8 +110,8 @@ void SmlGroup::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 void SmlGroup::startCoalescing() {
-  coalescing_ = true;  // coalesced operations use the fallback, because their order must be that of one backend
   fallback_->startCoalescing();
+  coalescing_ = true;  // coalesced operations use the fallback, because their order must be that of one backend
 }
 
 SmlGroup::WorkPtr SmlGroup::endCoalescing() {
@@ -184,9 +184,11 @@ SmlGroup::WorkPtr SmlGroup::through_switch(const Tensors& tensors, const c10d::R
     const c10::AutoGradMode no_grad(false);
     const bool mean = op == c10d::ReduceOp::AVG;
     std::vector<OutputBuffer> targets;
-    const auto reduction = mean ? mpi::ReduceOp::kMean : mpi::ReduceOp::kSum;
     for (const at::Tensor& tensor : tensors) {
-      targets.push_back(in_place_buffer(tensor, collective::communication_type(tensor.scalar_type(), reduction)));
+      // The switch adds in fixed point, so a sum is rounded once in any case.
+      const at::ScalarType type = tensor.scalar_type();
+      targets.push_back(
+          in_place_buffer(tensor, mean ? collective::communication_type(type, mpi::ReduceOp::kMean) : type));
     }
     work = c10::make_intrusive<SmlWork>(queue_, rank_, type, ++sequence_, limit, tensors);
     queue_->add(task_of(std::move(targets), mean ? size_ : 1, limit, work));
