@@ -24,10 +24,15 @@ def hide(file: str) -> None:
     _own = (*_own, os.path.dirname(os.path.abspath(file)) + os.sep)
 
 
+def is_own(file: str) -> bool:
+    """Whether a source file belongs to weft or torch."""
+    return file.startswith(_own) or file.startswith("<frozen")
+
+
 def _caller(frame: FrameType | None) -> str:
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_own) and not file.startswith("<frozen"):
+        if not is_own(file):
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

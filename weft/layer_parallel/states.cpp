@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -84,6 +85,15 @@ std::int64_t StateLayout::bytes() const {
 Tensors StateLayout::zeros(at::Device device) const {
   Tensors state;
   for (const auto& item : items) state.push_back(at::zeros(item.sizes, at::TensorOptions(device).dtype(item.type)));
+  return state;
+}
+
+Tensors StateLayout::sample(at::Device device) const {
+  Tensors state;
+  for (const auto& item : items) {
+    const at::Tensor values = at::linspace(0.5, 1.5, c10::multiply_integers(item.sizes));
+    state.push_back(values.to(device, item.type).view(item.sizes));
+  }
   return state;
 }
 

@@ -31,6 +31,8 @@ struct StateLayout {
 
   [[nodiscard]] std::int64_t bytes() const;
   [[nodiscard]] Tensors zeros(at::Device device) const;
+  // Returns values between 0.5 and 1.5, for which more functions are defined than for zeros.
+  [[nodiscard]] Tensors sample(at::Device device) const;
   // Returns text such as "(float32[2, 3], float32[4])".
   [[nodiscard]] std::string describe() const;
   friend bool operator==(const StateLayout&, const StateLayout&) = default;
