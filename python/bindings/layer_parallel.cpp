@@ -36,20 +36,24 @@ py::object to_python(const Tensors& state) {
 
 Tensors from_python(const py::object& object) {
   if (THPVariable_Check(object.ptr())) return {object.cast<at::Tensor>()};
-  if (!py::isinstance<py::tuple>(object) && !py::isinstance<py::list>(object)) {
-    throw py::type_error("expected a tensor or a tuple of tensors, got " +
-                         py::str(py::type::of(object)).cast<std::string>());
+  const auto reject = [](const char* got, const py::handle& value) {
+    throw py::type_error(std::string("weft: expected a tensor or a tuple of tensors, got ") + got +
+                         py::str(py::type::handle_of(value)).cast<std::string>());
+  };
+  if (!py::isinstance<py::tuple>(object) && !py::isinstance<py::list>(object)) reject("", object);
+  for (const py::handle& item : object) {
+    if (!THPVariable_Check(item.ptr())) reject("a sequence that contains ", item);
   }
   return object.cast<Tensors>();
 }
 
 using Held = std::shared_ptr<py::object>;
 
-// Calls a method of the pass. KeyboardInterrupt, SystemExit and the like are not failures of a layer.
+// Calls a method of a pass. KeyboardInterrupt, SystemExit and the like are not failures of a layer.
 template <class... Arguments>
-py::object call(const Held& pass, const char* method, Arguments&&... arguments) {
+py::object call(const Held& method, Arguments&&... arguments) {
   try {
-    return pass->attr(method)(std::forward<Arguments>(arguments)...);
+    return (*method)(std::forward<Arguments>(arguments)...);
   } catch (const py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) std::throw_with_nested(Interrupted(error.what()));
     throw;
@@ -57,42 +61,45 @@ py::object call(const Held& pass, const char* method, Arguments&&... arguments) 
 }
 
 // The methods of a Python pass as functions of the library. `has_input`: this rank provides the input.
-PassFunctions functions_of(const Held& pass, bool has_input) {
+PassFunctions functions_of(const py::object& pass, bool has_input) {
+  const auto method = [&](const char* name) { return hold(pass.attr(name)); };
   PassFunctions functions;
-  functions.input = [pass, has_input] {
+  functions.input = [begin = method("begin"), has_input] {
     const py::gil_scoped_acquire gil;
-    const py::object x = call(pass, "begin");
+    const py::object x = call(begin);
     return has_input && !x.is_none() ? from_python(x) : Tensors();
   };
-  functions.evaluate = [pass](std::int64_t layer, const Tensors& x, double dt, Buffers buffers) {
+  functions.evaluate = [evaluate = method("evaluate")](std::int64_t layer, const Tensors& x, double dt,
+                                                       Buffers buffers) {
     const py::gil_scoped_acquire gil;
-    return from_python(call(pass, "evaluate", layer, to_python(x), dt, buffers == Buffers::kKeep));
+    return from_python(call(evaluate, layer, to_python(x), dt, buffers == Buffers::kKeep));
   };
-  const auto transfer = [&](const char* method) -> Transfers::Function {
-    if (pass->attr(method).is_none()) return nullptr;
-    return [pass, method](const Tensors& x, int level) {
+  const auto transfer = [&](const char* name) -> Transfers::Function {
+    const Held function = method(name);
+    if (function->is_none()) return nullptr;
+    return [function](const Tensors& x, int level) {
       const py::gil_scoped_acquire gil;
-      return from_python(call(pass, method, to_python(x), level));
+      return from_python(call(function, to_python(x), level));
     };
   };
   functions.transfers = {transfer("coarsen"), transfer("refine")};
-  functions.guess = [pass](double time) {
+  functions.guess = [guess = method("guess")](double time) {
     const py::gil_scoped_acquire gil;
-    return from_python(call(pass, "guess", time));
+    return from_python(call(guess, time));
   };
-  functions.describe = [pass](std::int64_t layer) {
+  functions.describe = [describe = method("describe")](std::int64_t layer) {
     const py::gil_scoped_acquire gil;
-    return call(pass, "describe", layer).cast<std::string>();
+    return call(describe, layer).cast<std::string>();
   };
-  functions.update = [pass](std::int64_t layer, const std::string& description) {
+  functions.update = [update = method("update")](std::int64_t layer, const std::string& description) {
     const py::gil_scoped_acquire gil;
-    call(pass, "update", layer, py::bytes(description));
+    call(update, layer, py::bytes(description));
   };
-  functions.solved = [pass](bool backward) {
+  functions.solved = [solved = method("solved")](bool backward) {
     const py::gil_scoped_acquire gil;
-    call(pass, "solved", backward);
+    call(solved, backward);
   };
-  functions.leaves = pass->attr("leaves").cast<Tensors>();
+  functions.leaves = pass.attr("leaves").cast<Tensors>();
   return functions;
 }
 
@@ -109,8 +116,8 @@ Enum named(const py::dict& description, const char* key, std::initializer_list<s
 
 Form form_of(const py::handle& name) {
   const py::dict description(py::arg("form") = name);
-  return named<std::string, Form>(
-      description, "form", {{"residual", Form::kResidual}, {"step", Form::kStep}, {"plain", Form::kPlain}});
+  return named<std::string, Form>(description, "form",
+                                  {{"residual", Form::kResidual}, {"step", Form::kStep}, {"plain", Form::kPlain}});
 }
 
 Layer layer(const py::dict& description) {
@@ -196,10 +203,8 @@ void refuse(std::int64_t id, const std::string& problem) {
   if (outcome.value_min != 1) mpi::throw_disagreement(*communicator, "LayerParallel failed: " + problem);
 }
 
-py::object forward(LayerParallel& network, const Tensors& extras, py::object pass) {
-  const Communicator& communicator = network.communicator();
-  PassFunctions functions =
-      functions_of(hold(std::move(pass)), network.options().replicated || communicator.rank() == 0);
+py::object forward(LayerParallel& network, const Tensors& extras, const py::object& pass) {
+  PassFunctions functions = functions_of(pass, network.options().replicated || network.communicator().rank() == 0);
   Tensors y;
   {
     const py::gil_scoped_release released;

@@ -91,8 +91,8 @@ Tensors LayerParallel::Implementation::loop(Tensors x, const PassFunctions& func
       Layer& layer = layers[number];
       random.begin(number);
       if (options.keep_states) looped.push_back(detached(x));
-      Tensors y = functions.evaluate ? functions.evaluate(number, x, plan.dt(), Buffers::kKeep)
-                                     : layer.function(x, plan.dt());
+      Tensors y =
+          functions.evaluate ? functions.evaluate(number, x, plan.dt(), Buffers::kKeep) : layer.function(x, plan.dt());
       x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
     }
     used_random_numbers = random.used();
@@ -144,10 +144,10 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, ForwardPass& pass
   pass.shapes = shapes;
   RandomScope random(pass.seed, pass.device);
   LayerEvaluator evaluator(layers, random, pass.functions);
-  ForwardProblem problem(plan, evaluator, codec(pass), pass.shapes, pass.transfers,
-                         {first() ? detached(x) : Tensors(),
-                          pass.functions.guess ? pass.functions.guess : options.guess,
-                          recording ? &pass.records : nullptr});
+  ForwardProblem problem(
+      plan, evaluator, codec(pass), pass.shapes, pass.transfers,
+      {first() ? detached(x) : Tensors(), pass.functions.guess ? pass.functions.guess : options.guess,
+       recording ? &pass.records : nullptr});
   const multigrid::Options how = options_for(options.forward, pass.shapes);
   statistics.forward = run_solve(plan.forward(), false, [&] { return forward_solver.solve(problem, how); });
   statistics.forward.steps = problem.evaluations();

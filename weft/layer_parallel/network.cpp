@@ -49,8 +49,8 @@ std::string describe(const std::vector<Form>& forms) {
 }
 
 std::string describe(const GridOptions& grid) {
-  std::string text = std::to_string(grid.levels) + " levels, coarsening factor " +
-                     std::to_string(grid.coarsening.everywhere());
+  std::string text =
+      std::to_string(grid.levels) + " levels, coarsening factor " + std::to_string(grid.coarsening.everywhere());
   for (const auto& [level, factor] : grid.coarsening.exceptions()) {
     text += " (level " + std::to_string(level) + ": " + std::to_string(factor) + ")";
   }
@@ -104,8 +104,8 @@ std::shared_ptr<Communicator> reversed(Communicator& communicator) {
 }  // namespace
 
 LayerParallel::Implementation::Implementation(const std::shared_ptr<Communicator>& comm, std::int64_t count,
-                                              std::map<std::int64_t, Layer> given,
-                                              SharedCopies shared_copies, const Options& how)
+                                              std::map<std::int64_t, Layer> given, SharedCopies shared_copies,
+                                              const Options& how)
     : communicator(open_communicator(*comm, count, how, given)),
       options(how),
       plan(plan_for(*comm, count, how)),

@@ -101,8 +101,8 @@ multigrid::Statistics run_solve(const multigrid::TimeHierarchy& grid, bool backw
       fault.rank = grid.ranks() - 1 - fault.rank;
       fault.index = grid.steps(fault.level) - (fault.is_step() ? 1 : 0) - fault.index;
     }
-    throw multigrid::SolveError(fault, backward ? " (in the backward solve of LayerParallel)"
-                                                : " (in the forward solve of LayerParallel)");
+    throw multigrid::SolveError(
+        fault, backward ? " (in the backward solve of LayerParallel)" : " (in the forward solve of LayerParallel)");
   }
 }
 

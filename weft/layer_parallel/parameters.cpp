@@ -97,7 +97,8 @@ void SharedParameters::learn(Communicator& communicator) {
 void SharedParameters::sum(const ParameterIndex& index, Tensors& gradients, Communicator& communicator) const {
   for (const auto& [name, layout] : layouts_) {
     const auto copy = copies_.find(name);
-    const auto place = copy == copies_.end() ? index.places.end() : index.places.find(copy->second.unsafeGetTensorImpl());
+    const auto place =
+        copy == copies_.end() ? index.places.end() : index.places.find(copy->second.unsafeGetTensorImpl());
     at::Tensor* mine = place == index.places.end() ? nullptr : &gradients[place->second];
     at::Tensor sum = mine != nullptr && mine->defined()
                          ? mine->cpu().contiguous().clone()

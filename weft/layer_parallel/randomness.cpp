@@ -34,8 +34,7 @@ PassSeed next_pass_seed() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   at::Generator copy = generator.clone();
-  return static_cast<PassSeed>(copy.get<at::CPUGeneratorImpl>()->random64() &
-                               std::numeric_limits<std::int64_t>::max());
+  return static_cast<PassSeed>(copy.get<at::CPUGeneratorImpl>()->random64() & std::numeric_limits<std::int64_t>::max());
 }
 
 void draw_pass_seed() {

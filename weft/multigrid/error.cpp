@@ -5,8 +5,8 @@ namespace {
 
 std::string describe(const Fault& fault) {
   return "multigrid: " + fault.activity + " failed on rank " + std::to_string(fault.rank) + ", level " +
-         std::to_string(fault.level) + ", " +
-         (fault.is_step() ? "step " : "point ") + std::to_string(fault.index) + ": " + fault.text;
+         std::to_string(fault.level) + ", " + (fault.is_step() ? "step " : "point ") + std::to_string(fault.index) +
+         ": " + fault.text;
 }
 
 }  // namespace
