@@ -22,6 +22,7 @@ namespace {
 // A Python object that any thread may release.
 std::shared_ptr<py::object> hold(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
+            if (!Py_IsInitialized()) return;  // a thread's tape outlives the interpreter
             const py::gil_scoped_acquire gil;
             delete held;
           }};

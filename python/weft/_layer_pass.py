@@ -116,7 +116,7 @@ class Pass:
         direction = "backward" if backward else "forward"
         if direction in self._warned:
             return
-        statistics = SolveStatistics(**self._library.statistics()[int(backward)])
+        statistics = SolveStatistics(direction, **self._library.statistics()[int(backward)])
         if statistics.stalled:
             self._warned.add(direction)
             warnings.warn(_warning(direction, statistics), stacklevel=_depth_of_caller())

@@ -18,6 +18,7 @@ class _Seen:
 
     reference: weakref.ref[Any]
     key: str
+    is_parameter: bool
     layers: set[int] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
     places: list[tuple[int, dict[str, Any], str]] = field(default_factory=list)
@@ -59,16 +60,16 @@ class Sharing:
                         in_modules.add(id(part._parameters))
         for seen in self._seen.values():
             places = [place for place in seen.places if id(place[1]) not in in_modules]
-            parameter: Tensor | None = seen.reference()
-            if len(seen.ranks) < 2 or not places or not isinstance(parameter, nn.Parameter):
+            tied: Any = seen.reference()
+            if len(seen.ranks) < 2 or not places or not seen.is_parameter:
                 continue
             for number, place, name in places:
-                if place.get(name) is not parameter:
+                if tied is None or place.get(name) is not tied:
                     raise RuntimeError(
                         f"weft: layer {number}: the parameter {name!r} is tied to a layer of another rank and was "
                         "replaced; replace it before LayerParallel is created, or change its values in place"
                     )
-            shared[seen.key] = (parameter, len(seen.ranks))
+            shared[seen.key] = (tied, len(seen.ranks))
         return shared
 
     def buffered(self, own: Mapping[int, nn.Module]) -> dict[int, list[tuple[str, nn.Module]]]:
@@ -87,7 +88,7 @@ class Sharing:
     def _note(self, item: Any, key: str, number: int, owner: int) -> _Seen:
         seen = self._find(item)
         if seen is None:
-            seen = self._seen[id(item)] = _Seen(weakref.ref(item), key)
+            seen = self._seen[id(item)] = _Seen(weakref.ref(item), key, isinstance(item, nn.Parameter))
         seen.layers.add(number)
         seen.ranks.add(owner)
         return seen

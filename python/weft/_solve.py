@@ -14,8 +14,9 @@ CYCLES = ("V", "F")
 STORAGES = ("all", "c-points")
 GUESSES = ("zero", "constant", "coarse", "callback", "previous")
 NORMS = (1, 2, math.inf)
-UNCONVERGED = 0.1
-"""Relative change of the states in the last sweep above which a solve counts as stalled."""
+UNCONVERGED = {"forward": 0.1, "backward": 0.3}
+"""Change of the states in the last sweep above which a solve counts as stalled. It is about the error of the output,
+but two to three times the error of the gradients."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,8 @@ def _require(name: str, value: object, holds: bool, expected: str) -> None:
 class SolveStatistics:
     """Statistics of a solve. Counts are those of this rank."""
 
+    direction: str
+    """"forward" or "backward"."""
     iterations: int
     converged: bool
     residuals: list[float | None]
@@ -137,5 +140,7 @@ class SolveStatistics:
 
     @property
     def stalled(self) -> bool:
-        """Whether the solve ended without convergence and its last sweep still changed the states by more than 10%."""
-        return not self.converged and self.last_change is not None and not self.last_change <= UNCONVERGED
+        """Whether the solve ended without convergence and its last sweep still changed the states by more than 10%
+        (forward) or 30% (backward)."""
+        change = self.last_change
+        return not self.converged and change is not None and not change <= UNCONVERGED[self.direction]

@@ -165,7 +165,7 @@ class LayerParallel(nn.Module):
     def statistics(self) -> tuple[SolveStatistics, SolveStatistics]:
         """Statistics of the last forward and the last backward solve on this rank."""
         forward, backward = self._network.statistics()
-        return SolveStatistics(**forward), SolveStatistics(**backward)
+        return SolveStatistics("forward", **forward), SolveStatistics("backward", **backward)
 
     @property
     def solves(self) -> tuple[Solve, Solve]:

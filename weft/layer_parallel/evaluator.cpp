@@ -18,29 +18,23 @@ class SavedBuffers {
  public:
   SavedBuffers(const Tensors& buffers, Buffers what) {
     if (what == Buffers::kKeep) return;
-    for (const auto& buffer : buffers) saved_.push_back({buffer, buffer.detach().clone(), buffer._version()});
+    for (const auto& buffer : buffers) saved_.emplace_back(buffer, buffer.detach().clone());
   }
 
-  // Restores changed values. It writes through variable_data(), which has a separate version counter: the values do
-  // not change in the end, so graphs that saved them stay valid.
+  // The versions do not change, because the values do not change in the end: graphs that saved them stay valid.
   void restore() const {
     const c10::AutoGradMode no_grad(false);
-    for (const auto& [buffer, value, version] : saved_) {
-      if (buffer._version() == version) continue;
-      if (buffer.sizes() == value.sizes()) {
-        buffer.variable_data().copy_(value);
-      } else {
+    for (const auto& [buffer, value] : saved_) {
+      if (buffer.sizes() != value.sizes()) {
         buffer.set_data(value);  // the layer resized it
+      } else {
+        assign(buffer, value);
       }
     }
   }
 
  private:
-  struct Saved {
-    at::Tensor buffer, value;
-    std::int64_t version;
-  };
-  std::vector<Saved> saved_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
 };
 
 std::string title(std::int64_t number, const Layer& layer) {

@@ -1,6 +1,5 @@
 #include "weft/layer_parallel/layer_store.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
@@ -12,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "weft/layer_parallel/states.h"
 #include "weft/mpi/message/exchange.h"
 
 namespace weft::layer_parallel {
@@ -69,11 +69,7 @@ void unpack(std::span<const std::byte> packed, const Layer& layer) {
     if (tensor.nbytes() == 0) return;
     const at::Tensor values = at::from_blob(from, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
     from += tensor.nbytes();
-    if (at::has_internal_overlap(tensor) != at::MemOverlap::Yes) {
-      tensor.detach().copy_(values);
-    } else if (!tensor.equal(values)) {  // an expanded tensor cannot be written
-      tensor.set_data(values.clone().to(tensor.device()));
-    }
+    assign(tensor, values);
   });
 }
 

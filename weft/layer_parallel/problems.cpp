@@ -184,9 +184,9 @@ Tensors AdjointProblem::vector_jacobian_product(std::int64_t layer, const Record
   torch::autograd::variable_list found(targets.size());
   if (!roots.empty()) {
     try {
-      found = torch::autograd::Engine::get_default_engine().execute(roots, seeds, !final || input_.keep_graph,
-                                                                    /*create_graph=*/false, /*accumulate_grad=*/false,
-                                                                    targets);
+      // Not the override of Python's engine: it would also set Python's error indicator, and the solve continues.
+      found = torch::autograd::Engine::get_default_engine().torch::autograd::Engine::execute(
+          roots, seeds, !final || input_.keep_graph, /*create_graph=*/false, /*accumulate_grad=*/false, targets);
     } catch (...) {
       rethrow_as_layer_error(layer, evaluator_.layer(layer));
     }

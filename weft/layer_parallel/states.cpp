@@ -1,5 +1,6 @@
 #include "weft/layer_parallel/states.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -165,6 +166,14 @@ Tensors detached(const Tensors& x) {
   result.reserve(x.size());
   for (const auto& tensor : x) result.push_back(tensor.detach());
   return result;
+}
+
+void assign(const at::Tensor& tensor, const at::Tensor& values) {
+  if (at::has_internal_overlap(tensor) != at::MemOverlap::Yes) {
+    tensor.variable_data().copy_(values);
+  } else if (!tensor.equal(values)) {  // an expanded tensor cannot be written
+    tensor.set_data(values.clone().to(tensor.device()));
+  }
 }
 
 std::optional<std::int64_t> Codec::bytes() const { return alike_ ? std::optional(alike_->bytes()) : std::nullopt; }

@@ -48,6 +48,9 @@ void require_state(const Tensors& state, const char* what);
 [[nodiscard]] double norm(const Tensors& x);
 [[nodiscard]] bool finite(const Tensors& x);
 [[nodiscard]] Tensors detached(const Tensors& x);
+// Copies values of the same shape into a tensor. The tensor's version does not change, so graphs that saved it do not
+// notice.
+void assign(const at::Tensor& tensor, const at::Tensor& values);
 
 // Converts states to messages. If all states have one layout, messages omit it; otherwise each contains its layout.
 class Codec {

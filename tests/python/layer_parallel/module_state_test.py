@@ -1,4 +1,4 @@
-"""State of a network's modules: lifetime, hooks, edits after construction, shared modules, buffers and random numbers."""
+"""State of modules: lifetime, hooks, edits after construction, shared modules, buffers and random numbers."""
 
 from __future__ import annotations
 
@@ -251,9 +251,7 @@ def test_edited_layers_have_the_gradients_of_a_plain_loop(
     train(net, start(3, 4))
     edit(net)
     train(net, start(3, 4))
-    edited = nn.ModuleList(
-        layer for part in weft._objects.all_gather(comm, [*net.layers.values()]) for layer in part
-    )
+    edited = nn.ModuleList(layer for part in weft._objects.all_gather(comm, [*net.layers.values()]) for layer in part)
     copies, _, y = plain_loop(list(edited), net._forms, net.tf, start(3, 4))
     y.square().sum().backward()
     for number in net.own:
