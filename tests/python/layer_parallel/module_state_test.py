@@ -19,6 +19,7 @@ from weft import LayerParallel, Solve
 
 EXACT = Solve(iterations=40, tolerance=0, relative_tolerance=0)
 ROUGH = Solve(iterations=1, tolerance=0, relative_tolerance=0)
+LENDING = 10  # layers; with 2 or 3 ranks and a coarsening factor of 2, ranks need copies of other ranks' layers
 pytestmark = [
     pytest.mark.usefixtures("works_afterwards"),
     pytest.mark.filterwarnings("ignore:weft. the .* solve of LayerParallel did not converge"),
@@ -225,7 +226,7 @@ def test_edits_of_a_rank_s_own_layers_reach_all_copies(
 ) -> None:
     """One iteration: results on several ranks equal those on one rank only if the copies for coarse steps are equal."""
     torch.manual_seed(3)
-    layers = [Variable() for _ in range(12)]
+    layers = [Variable() for _ in range(LENDING)]
     split, single = (build(c, copy.deepcopy(layers), forward=ROUGH, backward=ROUGH) for c in (comm, alone))
     outputs = []
     for net in (split, single):
@@ -247,7 +248,7 @@ def test_edited_layers_have_the_gradients_of_a_plain_loop(
     comm: weft.Communicator, edit: Callable[[LayerParallel], None]
 ) -> None:
     torch.manual_seed(6)
-    net = build(comm, [Block(4) if edit is replace_layer else Shifted() for _ in range(8)])
+    net = build(comm, [Block(4) if edit is replace_layer else Shifted() for _ in range(LENDING)])
     train(net, start(3, 4))
     edit(net)
     train(net, start(3, 4))
@@ -271,11 +272,12 @@ def test_copies_that_cannot_follow_name_the_layer(comm: weft.Communicator) -> No
     class Local(Block):  # a local class cannot be pickled
         pass
 
-    net = build(comm, [Local(4) for _ in range(8)])
+    net = build(comm, [Local(4) for _ in range(LENDING)])
     train(net, start(2, 4))
     if comm.size == 1:
         return
     borrowed = sorted(number for part in weft._objects.all_gather(comm, [*net._copies]) for number in part)
+    assert borrowed
     for layer in net.layers.values():
         layer.extra = nn.Parameter(torch.zeros(3))
     with pytest.raises(weft.LayerError, match=rf"layer ({'|'.join(map(str, borrowed))}) .*cannot be pickled"):
@@ -430,14 +432,14 @@ class Resizing(Block):
 
 def test_buffers_may_be_expanded_or_resized(comm: weft.Communicator) -> None:
     torch.manual_seed(11)
-    layers: list[nn.Module] = [Resizing() for _ in range(8)]
+    layers: list[nn.Module] = [Resizing() for _ in range(LENDING)]
     reference = copy.deepcopy(layers)
     net = build(comm, layers)
     for _ in range(2):
         with torch.no_grad():
             y, expected = net(start(2, 4)), start(2, 4)
             for layer in reference:
-                expected = expected + 1 / 8 * layer(expected)
+                expected = expected + 1 / LENDING * layer(expected)
         first_rank_same(comm, y, expected)
     assert all(layers[number].last.numel() == 3 for number in net.own)
 
