@@ -38,7 +38,7 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Forwa
   const Tensors& extras = pass->functions.leaves.empty() ? pass->extras : pass->functions.leaves;
   AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, pass->transfers,
                          {gradient_at_end(gradients, *pass), &pass->records, &extras, keep_graph, collect});
-  const multigrid::Options how = options_for(options.backward, pass->shapes);
+  const multigrid::Options how = options_for(options.backward, *pass);
   statistics.backward = run_solve(plan.adjoint(), true, [&] { return adjoint_solver.solve(problem, how); });
   statistics.backward.steps = problem.evaluations();
 

@@ -22,10 +22,14 @@ constexpr PassSeed kChanged = -1;
 
 }  // namespace
 
-multigrid::Options options_for(multigrid::Options solve, const Shapes& shapes) {
+multigrid::Options options_for(multigrid::Options solve, const ForwardPass& pass) {
+  using multigrid::InitialGuess;
   solve.measure_last_change = true;
-  if (!shapes.alike() && solve.initial_guess == multigrid::InitialGuess::kConstant) {
-    solve.initial_guess = multigrid::InitialGuess::kCoarseSolve;
+  if (solve.initial_guess != InitialGuess::kConstant) return solve;
+  if (!pass.shapes.alike()) {
+    solve.initial_guess = InitialGuess::kCoarseSolve;
+  } else if (solve.skip_downcycle && !solve.relax_coarsest_only && !pass.transfers.coarsen) {
+    solve.initial_guess = InitialGuess::kZero;  // the first cycle replaces the guess, so do not send it to all ranks
   }
   return solve;
 }
@@ -148,7 +152,7 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, ForwardPass& pass
       plan, evaluator, codec(pass), pass.shapes, pass.transfers,
       {first() ? detached(x) : Tensors(), pass.functions.guess ? pass.functions.guess : options.guess,
        recording ? &pass.records : nullptr});
-  const multigrid::Options how = options_for(options.forward, pass.shapes);
+  const multigrid::Options how = options_for(options.forward, pass);
   statistics.forward = run_solve(plan.forward(), false, [&] { return forward_solver.solve(problem, how); });
   statistics.forward.steps = problem.evaluations();
   pass.used_random_numbers =

@@ -106,7 +106,7 @@ multigrid::Statistics run_solve(const multigrid::TimeHierarchy& grid, bool backw
   }
 }
 
-// The options of a solve for a network with these shapes.
-[[nodiscard]] multigrid::Options options_for(multigrid::Options solve, const Shapes& shapes);
+// The options of a solve of this pass.
+[[nodiscard]] multigrid::Options options_for(multigrid::Options solve, const ForwardPass& pass);
 
 }  // namespace weft::layer_parallel

@@ -39,8 +39,7 @@ void set_initial_guess(Solve& solve, bool started) {
   const InitialGuess kind = solve.options.initial_guess;
   if (level.owns(0)) level.u(0) = solve.evaluator.initial(solve.hierarchy.place(0, 0));
   if (solve.hierarchy.levels() == 1 || (kind == InitialGuess::kPrevious && started)) return;
-  const bool constant_needed = kind == InitialGuess::kConstant && reads_guess(solve.options);
-  const State constant = constant_needed ? relay_initial(solve, level) : State();
+  const State constant = kind == InitialGuess::kConstant ? relay_initial(solve, level) : State();
   for (std::int64_t index = level.first_target(); index < level.end(); ++index) {
     const bool c_point = level.is_c_point(index);
     level.u(index) = c_point ? guess_at(solve, constant, solve.hierarchy.place(0, index)) : State();

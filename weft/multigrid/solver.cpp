@@ -44,13 +44,15 @@ double first_residual(const Statistics& statistics) {
   return 0;
 }
 
-// Whether the iterations are done; sets `converged`.
+// Whether the iterations are done; sets `converged`. A residual of zero converged with any tolerance, but only a
+// tolerance ends the iterations, as in XBraid.
 bool is_done(const Options& options, Statistics& statistics) {
   const std::optional<double>& residual = statistics.residuals.back();
   if (!residual) return false;
-  statistics.converged = *residual == 0 || *residual < options.absolute_tolerance ||
-                         *residual < options.relative_tolerance * first_residual(statistics);
-  return statistics.converged || std::isnan(*residual);  // a NaN residual stays NaN
+  const bool small =
+      *residual < options.absolute_tolerance || *residual < options.relative_tolerance * first_residual(statistics);
+  statistics.converged = small || *residual == 0;
+  return small || std::isnan(*residual);  // a NaN residual stays NaN
 }
 
 std::string describe(const TimeHierarchy& hierarchy, std::uint64_t options) {
