@@ -204,6 +204,9 @@ class LayerParallel(Settings, nn.Module):
             self._grid = grid
         elif self._network.solves != solves:
             self._network.solves = solves
+        for number, layer in zip(self._layers.own, self.layer_models, strict=True):
+            if self._layers.own[number] is not layer:  # the program replaced it
+                self._layers.own[number] = self._network.layers[str(number)] = layer
         return self._network
 
     def _time_grids(self) -> dict[str, int | Mapping[int, int]]:

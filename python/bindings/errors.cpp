@@ -1,5 +1,7 @@
 #include "python/bindings/errors.h"
 
+#include <torch/csrc/Exceptions.h>
+
 #include <exception>
 #include <string>
 
@@ -22,6 +24,15 @@ py::object python_cause(const std::exception& error) {
     const py::object value = raised.value();
     if (raised.trace()) PyException_SetTraceback(value.ptr(), raised.trace().ptr());
     return value;
+  } catch (const python_error& raised) {  // from autograd
+    PyObject* type = Py_XNewRef(raised.type);
+    PyObject* value = Py_XNewRef(raised.value);
+    PyObject* trace = Py_XNewRef(raised.traceback);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (value != nullptr && trace != nullptr) PyException_SetTraceback(value, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return value != nullptr ? py::reinterpret_steal<py::object>(value) : py::none();
   } catch (const std::exception& inner) {
     return python_cause(inner);
   } catch (...) {
@@ -29,11 +40,18 @@ py::object python_cause(const std::exception& error) {
   }
 }
 
+// Raises the class `name` of weft.errors, or, on the rank of a KeyboardInterrupt, a SystemExit or the like, that
+// exception.
 template <class... More>
 void raise(const char* name, const std::exception& error, const More&... more) {
+  const py::object cause = python_cause(error);
+  if (!cause.is_none() && PyObject_IsInstance(cause.ptr(), PyExc_Exception) == 0) {
+    PyErr_SetObject(py::type::handle_of(cause).ptr(), cause.ptr());
+    return;
+  }
   const py::object type = py::module_::import("weft.errors").attr(name);
   const py::object instance = type(error.what(), more...);
-  if (const py::object cause = python_cause(error); !cause.is_none()) instance.attr("__cause__") = cause;
+  if (!cause.is_none()) instance.attr("__cause__") = cause;
   PyErr_SetObject(type.ptr(), instance.ptr());
 }
 

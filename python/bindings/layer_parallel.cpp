@@ -3,12 +3,16 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <exception>
 #include <initializer_list>
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "weft/layer_parallel/network.h"
+#include "weft/mpi/agreement.h"
+#include "weft/mpi/options.h"
 
 namespace py = pybind11;
 
@@ -18,6 +22,7 @@ namespace {
 // A Python object that any thread may release.
 std::shared_ptr<py::object> hold(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
+            if (!Py_IsInitialized()) return;  // a thread's tape outlives the interpreter
             const py::gil_scoped_acquire gil;
             delete held;
           }};
@@ -32,26 +37,71 @@ py::object to_python(const Tensors& state) {
 
 Tensors from_python(const py::object& object) {
   if (THPVariable_Check(object.ptr())) return {object.cast<at::Tensor>()};
-  if (!py::isinstance<py::tuple>(object) && !py::isinstance<py::list>(object)) {
-    throw py::type_error("expected a tensor or a tuple of tensors, got " +
-                         py::str(py::type::of(object)).cast<std::string>());
+  const auto reject = [](const char* got, const py::handle& value) {
+    throw py::type_error(std::string("weft: expected a tensor or a tuple of tensors, got ") + got +
+                         py::str(py::type::handle_of(value)).cast<std::string>());
+  };
+  if (!py::isinstance<py::tuple>(object) && !py::isinstance<py::list>(object)) reject("", object);
+  for (const py::handle& item : object) {
+    if (!THPVariable_Check(item.ptr())) reject("a sequence that contains ", item);
   }
   return object.cast<Tensors>();
 }
 
-Layer::Function function(py::object callable) {
-  return [held = hold(std::move(callable))](const Tensors& x, double dt) {
-    const py::gil_scoped_acquire gil;
-    return from_python((*held)(to_python(x), dt));
-  };
+using Held = std::shared_ptr<py::object>;
+
+// Calls a method of a pass. KeyboardInterrupt, SystemExit and the like are not failures of a layer.
+template <class... Arguments>
+py::object call(const Held& method, Arguments&&... arguments) {
+  try {
+    return (*method)(std::forward<Arguments>(arguments)...);
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) std::throw_with_nested(Interrupted(error.what()));
+    throw;
+  }
 }
 
-Transfers::Function transfer(const py::object& callable) {
-  if (callable.is_none()) return nullptr;
-  return [held = hold(callable)](const Tensors& x, int level) {
+// The methods of a Python pass as functions of the library. `has_input`: this rank provides the input.
+PassFunctions functions_of(const py::object& pass, bool has_input) {
+  const auto method = [&](const char* name) { return hold(pass.attr(name)); };
+  PassFunctions functions;
+  functions.input = [begin = method("begin"), has_input] {
     const py::gil_scoped_acquire gil;
-    return from_python((*held)(to_python(x), level));
+    const py::object x = call(begin);
+    return has_input && !x.is_none() ? from_python(x) : Tensors();
   };
+  functions.evaluate = [evaluate = method("evaluate")](std::int64_t layer, const Tensors& x, double dt,
+                                                       Buffers buffers) {
+    const py::gil_scoped_acquire gil;
+    return from_python(call(evaluate, layer, to_python(x), dt, buffers == Buffers::kKeep));
+  };
+  const auto transfer = [&](const char* name) -> Transfers::Function {
+    const Held function = method(name);
+    if (function->is_none()) return nullptr;
+    return [function](const Tensors& x, int level) {
+      const py::gil_scoped_acquire gil;
+      return from_python(call(function, to_python(x), level));
+    };
+  };
+  functions.transfers = {transfer("coarsen"), transfer("refine")};
+  functions.guess = [guess = method("guess")](double time) {
+    const py::gil_scoped_acquire gil;
+    return from_python(call(guess, time));
+  };
+  functions.describe = [describe = method("describe")](std::int64_t layer) {
+    const py::gil_scoped_acquire gil;
+    return call(describe, layer).cast<std::string>();
+  };
+  functions.update = [update = method("update")](std::int64_t layer, const std::string& description) {
+    const py::gil_scoped_acquire gil;
+    call(update, layer, py::bytes(description));
+  };
+  functions.solved = [solved = method("solved")](bool backward) {
+    const py::gil_scoped_acquire gil;
+    call(solved, backward);
+  };
+  functions.leaves = pass.attr("leaves").cast<Tensors>();
+  return functions;
 }
 
 // Returns the enumerator that the value of `key` names. Throws ValueError for unknown names.
@@ -65,11 +115,15 @@ Enum named(const py::dict& description, const char* key, std::initializer_list<s
                         py::repr(description[key]).cast<std::string>());
 }
 
+Form form_of(const py::handle& name) {
+  const py::dict description(py::arg("form") = name);
+  return named<std::string, Form>(description, "form",
+                                  {{"residual", Form::kResidual}, {"step", Form::kStep}, {"plain", Form::kPlain}});
+}
+
 Layer layer(const py::dict& description) {
   Layer layer;
-  layer.function = function(description["function"]);
-  layer.form = named<std::string, Form>(
-      description, "form", {{"residual", Form::kResidual}, {"step", Form::kStep}, {"plain", Form::kPlain}});
+  layer.form = form_of(description["form"]);
   layer.parameters = description["parameters"].cast<Tensors>();
   layer.buffers = description["buffers"].cast<Tensors>();
   layer.name = description["name"].cast<std::string>();
@@ -124,45 +178,38 @@ Options options(const py::dict& description) {
   options.forward = solve(description["forward"]);
   options.backward = solve(description["backward"]);
   options.replicated = description["replicated"].cast<bool>();
-  options.transfers = {transfer(description["coarsen"]), transfer(description["refine"])};
   options.keep_states = description["keep_states"].cast<bool>();
-  if (const py::object guess = description["guess"]; !guess.is_none()) {
-    options.guess = [held = hold(guess)](double time) {
-      const py::gil_scoped_acquire gil;
-      return from_python((*held)(time));
-    };
-  }
+  for (const auto& form : description["forms"]) options.forms.push_back(form_of(form));
   return options;
 }
 
 std::unique_ptr<LayerParallel> create(std::int64_t communicator, std::int64_t count, const py::dict& layers,
-                                      const py::list& shared, const py::dict& description) {
+                                      SharedCopies shared, const py::dict& description) {
   std::map<std::int64_t, Layer> needed;
   for (const auto& [number, item] : layers) needed.emplace(number.cast<std::int64_t>(), layer(item.cast<py::dict>()));
-  std::vector<SharedParameter> parameters;
-  for (const auto& item : shared) {
-    const auto [mine, like] = item.cast<std::pair<std::optional<at::Tensor>, at::Tensor>>();
-    parameters.push_back({mine.value_or(at::Tensor()), StateLayout::of({like}).items.front()});
-  }
   const Options how = options(description);
   const py::gil_scoped_release released;
-  return std::make_unique<LayerParallel>(Communicator::find(communicator), count, std::move(needed),
-                                         std::move(parameters), how);
+  return std::make_unique<LayerParallel>(Communicator::find(communicator), count, std::move(needed), std::move(shared),
+                                         how);
 }
 
-py::object forward(LayerParallel& network, const py::object& x, const Tensors& extras, const py::object& prepare) {
-  const Tensors state = x.is_none() ? Tensors() : from_python(x);
-  std::function<void()> run;
-  if (!prepare.is_none()) {
-    run = [held = hold(prepare)] {
-      const py::gil_scoped_acquire gil;
-      (*held)();
-    };
-  }
+// Collective: takes part in the construction of a network in place of a rank whose arguments are invalid. Returns if
+// those of all ranks are; otherwise all ranks throw Disagreement.
+void refuse(std::int64_t id, const std::string& problem) {
+  if (!mpi::options().check) return;
+  const py::gil_scoped_release released;
+  const auto communicator = Communicator::find(id);
+  communicator->enter();
+  const auto outcome = communicator->agree(mpi::Direction::kForward, {.value = 1, .failed = true});
+  if (outcome.value_min != 1) mpi::throw_disagreement(*communicator, "LayerParallel failed: " + problem);
+}
+
+py::object forward(LayerParallel& network, const Tensors& extras, const py::object& pass) {
+  PassFunctions functions = functions_of(pass, network.options().replicated || network.communicator().rank() == 0);
   Tensors y;
   {
     const py::gil_scoped_release released;
-    y = network.forward(state, extras, std::move(run));
+    y = network.forward(Tensors(), extras, std::move(functions));
   }
   return to_python(y);
 }
@@ -172,6 +219,7 @@ py::dict statistics(const multigrid::Statistics& from) {
   result["iterations"] = from.iterations;
   result["converged"] = from.converged;
   result["residuals"] = from.residuals;
+  result["last_change"] = from.last_change;
   result["steps"] = from.steps;
   result["messages"] = from.messages_sent;
   result["bytes"] = from.bytes_sent;
@@ -191,7 +239,13 @@ py::tuple plan(std::int64_t count, int ranks, int rank, const py::dict& descript
   const partition::Range own = plan.layers_of(rank);
   std::vector<int> owners;
   for (int each = 0; each < ranks; ++each) owners.insert(owners.end(), plan.layers_of(each).size(), each);
-  return py::make_tuple(own.begin, own.end, plan.borrowed(rank), owners, plan.forward().levels(),
+  std::set<std::int64_t> lent;
+  for (int peer = 0; peer < ranks; ++peer) {
+    for (const std::int64_t layer : plan.borrowed(peer)) {
+      if (own.contains(layer)) lent.insert(layer);
+    }
+  }
+  return py::make_tuple(own.begin, own.end, plan.borrowed(rank), lent, owners, plan.forward().levels(),
                         plan.adjoint().levels());
 }
 
@@ -199,12 +253,14 @@ py::tuple plan(std::int64_t count, int ranks, int rank, const py::dict& descript
 
 void bind(py::module_& m) {
   m.def("layer_parallel_plan", &plan);
+  m.def("layer_parallel_refuse", &refuse);
   py::class_<LayerParallel>(m, "LayerParallel")
       .def(py::init(&create))
       .def("forward", &forward)
       .def("set_solvers", [](LayerParallel& self, const py::dict& forward,
                              const py::dict& backward) { self.set_solvers(solve(forward), solve(backward)); })
       .def("rebind", &LayerParallel::rebind)
+      .def("rebind_shared", &LayerParallel::rebind_shared)
       .def("states", &states)
       .def("release_states", &LayerParallel::release_states)
       .def("statistics", [](const LayerParallel& self) {

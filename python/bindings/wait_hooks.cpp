@@ -72,6 +72,7 @@ void run_signal_handlers() {
 
 void bind_wait_hooks(py::module_& m) {
   m.def("hide_call_sites", [](const std::string& folder) { g_hidden.push_back(folder); });
+  m.def("is_hidden_call_site", [](const std::string& file) { return is_hidden(file); });
   m.def("install_wait_hooks", [](unsigned long main_thread) {
     g_main_thread = static_cast<pthread_t>(main_thread);
     mpi::set_call_site_hook(&write_call_site);

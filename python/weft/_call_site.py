@@ -16,6 +16,11 @@ def hide(file: str) -> None:
     _bindings.load().hide_call_sites(os.path.dirname(os.path.abspath(file)) + os.sep)
 
 
+def is_own(file: str) -> bool:
+    """Whether a source file belongs to weft, torch or a package that is built on weft."""
+    return _bindings.load().is_hidden_call_site(file)
+
+
 def install() -> None:
     """Registers the hooks with the library."""
     bindings = _bindings.load()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ def clip_grad_norm_(
         comm: the ranks that hold the parameters; by default all.
         error_if_nonfinite: raise RuntimeError if the norm is not finite.
 
-    Returns the norm before clipping.
+    Returns the norm before clipping, in the type of this rank's gradients.
     """
     comm = world() if comm is None else comm
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
@@ -42,7 +43,8 @@ def clip_grad_norm_(
         for parameter in held:
             assert parameter.grad is not None
             parameter.grad.mul_(scale)
-    return torch.tensor(total)
+    types = [parameter.grad.dtype.to_real() for parameter in held if parameter.grad is not None]
+    return torch.tensor(total, dtype=reduce(torch.promote_types, types) if types else None)
 
 
 def _total_norm(parameters: list[Tensor], norm_type: float, comm: Communicator) -> float:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
-import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_leaves
 
-from . import _bindings, _objects
-from ._solve import Solve, SolveStatistics, per_level
+from . import _bindings, _objects, _sharing
+from ._layer_pass import HeldLayer, Pass
+from ._module_state import LentLayer, ModuleWatch
+from ._sharing import Sharing
+from ._solve import Solve, SolveStatistics, per_level, require_integers
 from .communicator import Communicator
 from .errors import LayerError
 
@@ -75,43 +77,52 @@ class LayerParallel(nn.Module):
         keep_states: bool = False,
     ) -> None:
         super().__init__()
-        count = _count(layers, steps)
         self.comm = comm
-        self.tf = tf
-        self.total_layers = count
-        self.replicated = replicated
-        self._forms = _forms(form, count)
-        self._solves = (forward or Solve(), backward or Solve())
-        if callable(self._solves[1].guess):
-            raise ValueError("weft: only the forward solve accepts a function as the initial guess")
-        self._description = {
-            "tf": tf,
-            "forward_grid": _grid(levels, cfactor, min_coarse),
-            "backward_grid": _grid(
-                levels if backward_levels is None else backward_levels,
-                cfactor if backward_cfactor is None else backward_cfactor,
-                min_coarse,
-            ),
-            "forward": self._solves[0].describe(),
-            "backward": self._solves[1].describe(),
-            "replicated": replicated,
-            "coarsen": coarsen,
-            "refine": refine,
-            "keep_states": keep_states,
-            "guess": self._guess,
-        }
-        begin, end, borrowed, owners, self.levels, self.backward_levels = _bindings.load().layer_parallel_plan(
-            count, comm.size, comm.rank, self._description
-        )
-        self.own = range(begin, end)
-        made, shared = _make_layers(_maker(layers), {*self.own, *borrowed}, owners, comm.rank)
+        self._held: dict[int, HeldLayer] = {}  # the layers on this rank, by number
+        self._copies: dict[int, nn.Module] = {}  # of other ranks' layers; neither trained nor saved by this rank
+        self._sharing = Sharing()
+        self._watch = ModuleWatch()
+        self._warned: set[str] = set()
+        try:
+            count = _count(layers, steps)
+            self.tf = _finite("tf", tf)
+            self.total_layers = count
+            self.replicated = replicated
+            self._forms = _forms(form, count)
+            self._solves = _solves(forward or Solve(), backward or Solve())
+            self._transfers = (coarsen, refine)
+            description = {
+                "tf": self.tf,
+                "forward_grid": _grid(levels, cfactor, min_coarse),
+                "backward_grid": _grid(
+                    levels if backward_levels is None else backward_levels,
+                    cfactor if backward_cfactor is None else backward_cfactor,
+                    min_coarse,
+                ),
+                "forward": self._solves[0].describe(),
+                "backward": self._solves[1].describe(),
+                "replicated": replicated,
+                "keep_states": keep_states,
+                "forms": self._forms,
+            }
+            begin, end, borrowed, lent, owners, self.levels, self.backward_levels = (
+                _bindings.load().layer_parallel_plan(count, comm.size, comm.rank, description)
+            )
+            self.own = range(begin, end)
+            made = self._make_layers(_maker(layers), {*self.own, *borrowed}, owners)
+        except Exception as error:  # the other ranks already wait for this one
+            _bindings.load().layer_parallel_refuse(comm._id, str(error))
+            raise
         self.layers = nn.ModuleDict({str(number): made[number] for number in self.own})
-        self._copies = {number: made[number] for number in borrowed}  # neither trained nor saved by this rank
-        self._extras: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
-        self._warned = False
-        self._watched = list(self._watch())
+        self._copies = {number: made[number] for number in borrowed}
         self._register_load_state_dict_pre_hook(self._leave_out_other_layers)
-        self._network = self._create(made, shared)
+        self._lent = {number: LentLayer(made[number]) for number in lent}  # other ranks have copies of these layers
+        self._hold(made)
+        self._network = _bindings.load().LayerParallel(
+            comm._id, count, {number: self._describe(number) for number in made}, self._shared_copies(), description
+        )
+        self._shares_buffers = _any_rank(comm, any(layer.shared for layer in self._held.values()))
+        _networks.add(self)
 
     # ---- evaluation
 
@@ -125,16 +136,19 @@ class LayerParallel(nn.Module):
 
         Raises LayerError on all ranks if a layer fails.
         """
-        self._rebind_changed()
-        extras = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
-        prepare = partial(self._use, args, kwargs) if args or kwargs or self._extras != ((), {}) else None
+        current = Pass(self, x, args, kwargs)
         try:
-            y = self._network.forward(x, extras, prepare)
+            y = self._network.forward(current.extras, current)
         except RuntimeError as error:
             if isinstance(error, LayerError) or not _LAYER.search(str(error)):
                 raise
             raise LayerError(str(error)) from None  # another rank's layer, reported as PeerLost
-        self._warn_if_stalled("forward", 0)
+        finally:
+            current.end()
+            if current.assigned:
+                self._hold({number: self._held[number].module for number in current.assigned})
+        if self._shares_buffers and not self._plain:
+            self._combine_buffers(current.updates)
         return y
 
     def compose(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +165,7 @@ class LayerParallel(nn.Module):
     def statistics(self) -> tuple[SolveStatistics, SolveStatistics]:
         """Statistics of the last forward and the last backward solve on this rank."""
         forward, backward = self._network.statistics()
-        return SolveStatistics(**forward), SolveStatistics(**backward)
+        return SolveStatistics("forward", **forward), SolveStatistics("backward", **backward)
 
     @property
     def solves(self) -> tuple[Solve, Solve]:
@@ -160,7 +174,7 @@ class LayerParallel(nn.Module):
 
     @solves.setter
     def solves(self, solves: tuple[Solve, Solve]) -> None:
-        self._solves = solves
+        self._solves = _solves(*solves)
         self._network.set_solvers(solves[0].describe(), solves[1].describe())
 
     def states(self) -> list[tuple[int, State]]:
@@ -217,66 +231,92 @@ class LayerParallel(nn.Module):
 
     # ---- inner workings
 
-    def _create(self, made: dict[int, nn.Module], shared: list[tuple[Tensor | None, Tensor]]) -> Any:
-        layers = {}
-        for number, module in made.items():
-            layers[number] = {
-                "function": self._function(module, self._forms[number]),
-                "form": self._forms[number],
-                "parameters": list(module.parameters()),
-                "buffers": list(module.buffers()),
-                "name": type(module).__name__,
-            }
-        return _bindings.load().LayerParallel(self.comm._id, self.total_layers, layers, shared, self._description)
+    @property
+    def _plain(self) -> bool:
+        """Whether forward is a plain loop without a solver."""
+        return self.comm.size == self.levels == self.backward_levels == 1
 
-    def _function(self, module: nn.Module, form: str) -> Callable[[State, float], State]:
-        me = weakref.proxy(self)  # avoids a cycle: the library's object, which self owns, owns this function
-
-        def evaluate(x: State, dt: float) -> State:
-            args, kwargs = me._extras
-            return module(x, dt, *args, **kwargs) if form == "step" else module(x, *args, **kwargs)
-
-        return evaluate
-
-    def _use(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._extras = (args, kwargs)
-
-    def _guess(self, time: float) -> State:
+    @property
+    def _guess(self) -> Callable[[float], State]:
         guess = self._solves[0].guess
-        if not callable(guess):
-            raise TypeError(f"weft: expected a function as the initial guess, got {guess!r}")
-        return guess(time)
+        return guess if callable(guess) else _no_guess
 
-    def _watch(self) -> Iterator[tuple[int, dict[str, Any], str, Any]]:
-        """Yields every parameter and buffer with its layer number and the dict that holds it."""
-        for number, module in [*((int(name), layer) for name, layer in self.layers.items()), *self._copies.items()]:
-            for part in module.modules():
-                for place in (part._parameters, part._buffers):
-                    for name, value in place.items():
-                        yield number, place, name, value
+    def _make_layers(
+        self, make: Callable[[int], nn.Module], needed: set[int], owners: Sequence[int]
+    ) -> dict[int, nn.Module]:
+        """Makes all layers in order and returns the needed ones by number."""
+        made: dict[int, nn.Module] = {}
+        for number, owner in enumerate(owners):
+            module = make(number)
+            if not isinstance(module, nn.Module):
+                raise TypeError(f"weft: expected layer {number} to be a torch.nn.Module, got {type(module).__name__}")
+            self._sharing.add(number, owner, module, owner == self.comm.rank)
+            if number in needed:
+                made[number] = module
+        self._sharing.finish()
+        return made
 
-    def _rebind_changed(self) -> None:
-        """Passes replaced tensors (``module.weight = ...``) to the library; otherwise their gradients would be lost."""
-        changed = {number for number, place, name, value in self._watched if place.get(name) is not value}
-        if not changed:
+    def _own_layers(self) -> dict[int, nn.Module]:
+        return {int(number): layer for number, layer in self.layers.items()}
+
+    def _hold(self, layers: Mapping[int, nn.Module]) -> None:
+        """Records the present modules and tensors of these layers."""
+        buffered = self._sharing.buffered({n: layer for n, layer in layers.items() if n in self.own})
+        for number, module in layers.items():
+            self._held[number] = HeldLayer(module, self._forms[number], buffered.get(number, []))
+        self._watch.watch(layers)
+        network = self.__dict__.get("_network")
+        if network is not None:
+            for number, module in layers.items():
+                network.rebind(number, list(module.parameters()), list(module.buffers()))
+
+    def _describe(self, number: int) -> dict[str, Any]:
+        module = self._held[number].module
+        return {
+            "form": self._forms[number],
+            "parameters": list(module.parameters()),
+            "buffers": list(module.buffers()),
+            "name": type(module).__name__,
+        }
+
+    def _shared_copies(self) -> dict[str, Tensor]:
+        """Returns the parameters that other ranks use too, and marks them for ``clip_grad_norm_``."""
+        shared = self._sharing.parameters(self._own_layers())
+        for parameter, ranks in shared.values():
+            parameter._weft_copies = ranks  # type: ignore[attr-defined]
+        return {key: parameter for key, (parameter, _) in shared.items()}
+
+    def _follow_changes(self) -> None:
+        """Makes the library use modules, parameters and buffers that were added or replaced since the last pass."""
+        current = {number: self.layers._modules.get(str(number)) for number in self.own}
+        replaced = {number: layer for number, layer in current.items() if layer is not self._held[number].module}
+        if not replaced and len(self.layers) == len(self.own) and self._watch.unchanged():
             return
-        for number in changed:
-            module = self._copies.get(number) or self.layers[str(number)]
-            self._network.rebind(number, list(module.parameters()), list(module.buffers()))
-        self._watched = list(self._watch())
-
-    def _warn_if_stalled(self, direction: str, which: int) -> None:
-        if self._warned or (self.comm.size == 1 and self.levels == 1):
-            return
-        statistics = self.statistics[which]
-        if statistics.stalled:
-            self._warned = True
-            warnings.warn(
-                f"weft: the {direction} solve of LayerParallel did not converge: its residual went from "
-                f"{statistics.known[0]:.3g} to {statistics.known[-1]:.3g} in {statistics.iterations} iterations; "
-                "use more iterations, fewer levels, a smaller cfactor or a smaller tf",
-                stacklevel=3,
+        if len(self.layers) != len(self.own) or None in replaced.values():
+            raise RuntimeError(
+                f"weft: LayerParallel.layers has the keys {list(self.layers)}, but this rank needs layers "
+                f"{self.own.start} to {self.own.stop - 1}; replace layers, but do not add or remove any"
             )
+        changed = {number: self._held[number].module for number in self._watch.changed()}
+        self._hold({**changed, **replaced})  # type: ignore[dict-item]
+        for number in sorted({*changed, *replaced}):
+            if self._held[number].shared and not self._shares_buffers:
+                raise RuntimeError(
+                    f"weft: layer {number} shares a module with other layers, and buffers were added to it; create a "
+                    "new LayerParallel"
+                )
+        self._network.rebind_shared(self._shared_copies())
+
+    def _replace_copy(self, number: int, module: nn.Module) -> None:
+        self._copies[number] = module
+        self._hold({number: module})
+
+    def _combine_buffers(self, updates: _sharing.BufferUpdates) -> None:
+        """Collective. Applies the changes that the layers of all ranks made to shared buffers."""
+        parts = [updates] if self.comm.size == 1 else _objects.all_gather(self.comm, updates)
+        everything = {number: changes for part in parts for number, changes in part.items()}
+        modules = {key: module for layer in self._held.values() for key, module in layer.shared}
+        _sharing.combine(everything, modules)
 
     def _leave_out_other_layers(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         others = {f"{prefix}layers.{number}." for number in range(self.total_layers) if number not in self.own}
@@ -347,44 +387,51 @@ def _forms(form: str | Sequence[str], count: int) -> list[str]:
 
 
 def _grid(levels: int, cfactor: int | Mapping[int, int], min_coarse: int) -> dict[str, Any]:
-    return {"levels": levels, "cfactor": per_level(cfactor, 2), "min_coarse": min_coarse}
+    return {
+        "levels": require_integers("levels", levels, 1),
+        "cfactor": per_level(require_integers("cfactor, the coarsening factor,", cfactor, 2), 2),
+        "min_coarse": require_integers("min_coarse", min_coarse, 1),
+    }
 
 
-@dataclass
-class _Seen:
-    parameter: weakref.ref[Tensor]
-    like: Tensor
-    ranks: set[int] = field(default_factory=set)
+def _finite(name: str, value: float) -> float:
+    value = float(value)
+    if not math.isfinite(value):
+        raise ValueError(f"weft: expected {name} to be finite, got {value}")
+    return value
 
 
-def _make_layers(
-    make: Callable[[int], nn.Module],
-    needed: set[int],
-    owners: Sequence[int],
-    rank: int,
-) -> tuple[dict[int, nn.Module], list[tuple[Tensor | None, Tensor]]]:
-    """Returns the needed layers by number, and the parameters that layers of several ranks share."""
-    made: dict[int, nn.Module] = {}
-    seen: dict[int, _Seen] = {}
-    order: list[_Seen] = []
-    for number, owner in enumerate(owners):
-        module = make(number)
-        if not isinstance(module, nn.Module):
-            raise TypeError(f"weft: expected layer {number} to be a torch.nn.Module, got {type(module).__name__}")
-        for parameter in module.parameters():
-            known = seen.get(id(parameter))
-            if known is None or known.parameter() is not parameter:  # ids of deleted objects are reused
-                known = _Seen(weakref.ref(parameter), torch.empty_like(parameter, device="meta"))
-                seen[id(parameter)] = known
-                order.append(known)
-            known.ranks.add(owner)
-        if number in needed:
-            made[number] = module
-    shared: list[tuple[Tensor | None, Tensor]] = []
-    for known in order:
-        if len(known.ranks) > 1:
-            held = known.parameter()
-            if held is not None:
-                held._weft_copies = len(known.ranks)  # type: ignore[attr-defined]
-            shared.append((held if rank in known.ranks else None, known.like))
-    return made, shared
+def _solves(forward: Solve, backward: Solve) -> tuple[Solve, Solve]:
+    if callable(backward.guess):
+        raise ValueError("weft: only the forward solve accepts a function as the initial guess")
+    return forward, backward
+
+
+def _no_guess(time: float) -> NoReturn:
+    raise TypeError("weft: expected a function as the initial guess; pass it as Solve(guess=...)")
+
+
+@torch.no_grad()
+def _any_rank(comm: Communicator, flag: bool) -> bool:
+    return bool(comm.all_reduce(torch.tensor(int(flag)), "max").item())
+
+
+_networks: weakref.WeakSet[LayerParallel] = weakref.WeakSet()
+
+
+def _reject_line_searches(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """LBFGS calls its closure until its own parameters converge. Each rank optimizes other layers, so the ranks would
+    take different numbers of passes and wait for each other."""
+    if not isinstance(optimizer, torch.optim.LBFGS):
+        return
+    optimized = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    for network in _networks:
+        if network.comm.size > 1 and any(id(parameter) in optimized for parameter in network.parameters()):
+            raise RuntimeError(
+                "weft: LBFGS cannot optimize a LayerParallel network on several ranks: each rank would call the "
+                "closure a different number of times. Use an optimizer that evaluates the loss once per step, such "
+                "as SGD or Adam, or optimize the network on one rank"
+            )
+
+
+register_optimizer_step_pre_hook(_reject_line_searches)

@@ -196,6 +196,46 @@ TEST_P(NetworkTest, AllRanksNameTheFailingLayerAndTheNextPassWorks) {
   expect_same(network.forward(x_), before);
 }
 
+// Regression test: a destructor threw when it restored such buffers.
+TEST_P(NetworkTest, BuffersMayBeExpandedOrResized) {
+  const Tensor expanded = torch::ones({1}, torch::kFloat64).expand({4});
+  std::vector<Tensor> resized;
+  std::vector<Layer> layers;
+  for (int i = 0; i < 8; ++i) {
+    const Tensor& buffer = resized.emplace_back(torch::zeros({1}));
+    layers.push_back({.function =
+                          [buffer, expanded](const Tensors& x, double) {
+                            buffer.resize_({buffer.numel() + 1});
+                            return Tensors{torch::sin(x[0]) * expanded};
+                          },
+                      .buffers = {buffer, expanded}});
+  }
+  LayerParallel network(comm_, layers, exact(GetParam()));
+  const torch::NoGradGuard no_grad;
+  const Tensor y = network.forward(x_);
+  Tensor expected = x_;
+  for (int i = 0; i < 8; ++i) expected = expected + 1.5 / 8 * torch::sin(expected);
+  if (comm_->rank() == 0) expect_same(y, expected);
+  const auto own = network.plan().layers_of(comm_->rank());
+  for (auto i = own.begin; i < own.end; ++i) EXPECT_EQ(resized[static_cast<std::size_t>(i)].numel(), 2);
+}
+
+TEST_P(NetworkTest, HooksOfParametersRunOnce) {
+  std::vector<Block> modules;
+  std::vector<Layer> layers;
+  int calls = 0;
+  for (int i = 0; i < 9; ++i) {
+    layers.push_back(layer(modules.emplace_back(4)));
+    modules.back()->linear->weight.register_hook([&calls](const Tensor& gradient) {
+      ++calls;
+      return 3 * gradient;
+    });
+  }
+  LayerParallel network(comm_, layers, exact(GetParam()));
+  weft::backward(compose(*comm_, weighted_sum, network.forward(x_)));
+  EXPECT_EQ(calls, network.plan().layers_of(comm_->rank()).size());
+}
+
 TEST_P(NetworkTest, AllRanksThrowIfTheirNetworksDiffer) {
   if (comm_->size() == 1) GTEST_SKIP() << "requires at least two ranks";
   const auto make = [&](std::size_t count) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 namespace weft::layer_parallel {
@@ -96,6 +97,12 @@ INSTANTIATE_TEST_SUITE_P(Many, PlanTest, testing::ValuesIn(cases()), [](const au
 });
 
 TEST(Plan, RequiresLayers) { EXPECT_THROW(Plan(0, 2, 1.0, {}, {}), std::invalid_argument); }
+
+TEST(Plan, RequiresAFiniteTime) {
+  for (const double tf : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW(Plan(4, 2, tf, {}, {}), std::invalid_argument);
+  }
+}
 
 TEST(Plan, StepSizesGrowWithTheLevel) {
   const Plan plan(8, 2, 2.0, {}, {});

@@ -45,7 +45,7 @@ class DenseReference {
       }
       result_.residuals.push_back(options_.compute_residual ? residual_ : std::nullopt);
     }
-    result_.converged = done();
+    result_.converged = done() || (!result_.residuals.empty() && result_.residuals.back() == 0.0);
     finish();
     result_.u = u_[0];
     return result_;

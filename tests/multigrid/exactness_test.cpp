@@ -1,6 +1,7 @@
 // Properties of a solve on any grid: it reaches the serial result, continues from an earlier solve and reports NaN.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -49,6 +50,47 @@ TEST(Exactness, SeveralLevelsConvergeToTheTolerance) {
   EXPECT_TRUE(found.converged);
   EXPECT_LT(found.residuals.size(), 60U);
   expect_near(found.shown.back(), serial_end(model, setup), 1e-9, setup.steps);
+}
+
+// The next iteration starts with the F-relaxation of the final sweep, so its residual is the change of the C-points.
+TEST(LastChange, IsTheResidualThatTheNextIterationWouldHave) {
+  const Model model = pendulum();
+  for (const int ranks : {1, 3, 5}) {
+    Case setup = two_levels(40, 4, ranks);
+    setup.options.max_iterations = 3;
+    const double next = solve(model, setup).residuals.at(2).value();
+    std::mutex mutex;
+    double largest = 0;
+    std::vector<double> changes;
+    run_on_threads(ranks, [&](const std::shared_ptr<Transport>& transport) {
+      Solver solver(TimeHierarchy(setup.steps, ranks, setup.grids), transport);
+      ModelProblem problem(model);
+      Options options = setup.options;
+      options.max_iterations = 2;
+      options.compute_residual = false;
+      options.measure_last_change = true;
+      const Statistics statistics = solver.solve(problem, options);
+      const std::lock_guard lock(mutex);
+      changes.push_back(statistics.last_change.value());
+      const auto points = solver.points();
+      for (auto point = points.begin; point < points.end; ++point) {
+        if (point == 0 || point % 4 != 0) continue;
+        const auto& u = solver.solution(point).as<Vector>();
+        largest = std::max(largest, std::hypot(u[0], u[1]));
+      }
+    });
+    for (const double change : changes) EXPECT_NEAR(change, next / largest, 1e-13);
+  }
+}
+
+TEST(Convergence, AResidualOfZeroIsConvergedWithoutATolerance) {
+  Model model = pendulum();
+  model.step = [](const Vector& u, const Step& /*step*/) { return u; };
+  Case setup = two_levels(16, 4, 2);
+  setup.options.initial_guess = InitialGuess::kConstant;
+  const Found found = solve(model, setup);
+  EXPECT_TRUE(found.converged);
+  EXPECT_EQ(found.residuals.back(), 0);
 }
 
 TEST(Exactness, SupportsMoreRanksThanPoints) {

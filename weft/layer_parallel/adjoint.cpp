@@ -22,11 +22,9 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Forwa
               "to the first backward");
   TORCH_CHECK(!c10::GradMode::is_enabled(),
               "weft: LayerParallel does not support second derivatives (create_graph=True)");
-  if (pass->prepare) pass->prepare();
   const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
-  require_guess_fits(options.backward, pass->shapes);
-  RandomScope random(pass->random, pass->device);
-  LayerEvaluator evaluator(layers, random);
+  RandomScope random(pass->seed, pass->device);
+  LayerEvaluator evaluator(layers, random, pass->functions);
   Tensors sums(parameters.unique.size());
   Tensors extra_sums(pass->extras.size());
   const auto add = [](at::Tensor& sum, const at::Tensor& term) {
@@ -37,16 +35,19 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Forwa
     for (std::size_t i = 0; i < places.size(); ++i) add(sums[places[i]], found[i]);
     for (std::size_t i = 0; i < extra_sums.size(); ++i) add(extra_sums[i], found[places.size() + i]);
   };
-  AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, options.transfers,
-                         {gradient_at_end(gradients, *pass), &pass->records, &pass->extras, keep_graph, collect});
-  statistics.backward = run_solve("backward", true, communicator->size(),
-                                  [&] { return adjoint_solver.solve(problem, options.backward); });
+  const Tensors& extras = pass->functions.leaves.empty() ? pass->extras : pass->functions.leaves;
+  AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, pass->transfers,
+                         {gradient_at_end(gradients, *pass), &pass->records, &extras, keep_graph, collect});
+  const multigrid::Options how = options_for(options.backward, *pass);
+  statistics.backward = run_solve(plan.adjoint(), true, [&] { return adjoint_solver.solve(problem, how); });
+  statistics.backward.steps = problem.evaluations();
 
   Tensors result;
   if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
   adjoint_solver.release();
   if (options.replicated) result = broadcast_state(std::move(result), 0, codec(*pass), *communicator);
-  sum_copies(shared, parameters, sums, *communicator);
+  shared.sum(parameters, sums, *communicator);
+  if (pass->functions.solved) pass->functions.solved(true);
   result.insert(result.end(), sums.begin(), sums.end());
   result.insert(result.end(), extra_sums.begin(), extra_sums.end());
   return result;

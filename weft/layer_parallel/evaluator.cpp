@@ -13,20 +13,25 @@
 namespace weft::layer_parallel {
 namespace {
 
-// Restores buffers. It writes through variable_data(), which has a separate version counter: the values do not change
-// in the end, so graphs that saved them stay valid.
-class BufferGuard {
+// Values of buffers before an evaluation.
+class SavedBuffers {
  public:
-  BufferGuard(const Tensors& buffers, Buffers what) {
+  SavedBuffers(const Tensors& buffers, Buffers what) {
     if (what == Buffers::kKeep) return;
     for (const auto& buffer : buffers) saved_.emplace_back(buffer, buffer.detach().clone());
   }
-  ~BufferGuard() {
+
+  // The versions do not change, because the values do not change in the end: graphs that saved them stay valid.
+  void restore() const {
     const c10::AutoGradMode no_grad(false);
-    for (const auto& [buffer, value] : saved_) buffer.variable_data().copy_(value);
+    for (const auto& [buffer, value] : saved_) {
+      if (buffer.sizes() != value.sizes()) {
+        buffer.set_data(value);  // the layer resized it
+      } else {
+        assign(buffer, value);
+      }
+    }
   }
-  BufferGuard(const BufferGuard&) = delete;
-  BufferGuard& operator=(const BufferGuard&) = delete;
 
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
@@ -44,16 +49,34 @@ std::string text_of(const std::exception& error) {
 
 }  // namespace
 
-Tensors LayerEvaluator::call(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
-  Layer& layer = layers_[number];
-  const BufferGuard guard(layer.buffers, buffers);
-  random_.begin(number);
+void rethrow_as_layer_error(std::int64_t number, const Layer& layer) {
   try {
-    Tensors y = layer.function(x, dt);
-    require_state(y, "a layer's result");
-    return y;
+    throw;
+  } catch (const Interrupted& error) {
+    std::throw_with_nested(Interrupted(title(number, layer) + ": " + error.what()));
   } catch (const std::exception& error) {
     std::throw_with_nested(LayerError(title(number, layer) + ": " + text_of(error)));
+  }
+}
+
+Tensors LayerEvaluator::call(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
+  Layer& layer = layers_[number];
+  try {
+    if (layer.problem) std::rethrow_exception(layer.problem);
+    const SavedBuffers saved(layer.buffers, buffers);
+    random_.begin(number);
+    Tensors y;
+    try {
+      y = functions_.evaluate ? functions_.evaluate(number, x, dt, buffers) : layer.function(x, dt);
+    } catch (...) {
+      saved.restore();
+      throw;
+    }
+    saved.restore();
+    require_state(y, "a layer's result");
+    return y;
+  } catch (...) {
+    rethrow_as_layer_error(number, layer);
   }
 }
 

@@ -2,19 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 
 #include "weft/layer_parallel/layer.h"
 #include "weft/layer_parallel/layer_store.h"
+#include "weft/layer_parallel/pass_functions.h"
 #include "weft/layer_parallel/randomness.h"
 
 namespace weft::layer_parallel {
-
-// A layer threw. The message names the layer; the original exception is nested.
-class LayerError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // An evaluation with its autograd graph.
 struct Recorded {
@@ -22,13 +16,13 @@ struct Recorded {
   Tensors output;  // of the layer's function, without the x + dt * ... of Form::kResidual
 };
 
-// Keep or restore the buffers that a layer changes.
-enum class Buffers : std::int8_t { kKeep, kRestore };
-
 class LayerEvaluator {
  public:
-  LayerEvaluator(LayerStore& layers, RandomScope& random) : layers_(layers), random_(random) {}
+  LayerEvaluator(LayerStore& layers, RandomScope& random, const PassFunctions& functions)
+      : layers_(layers), random_(random), functions_(functions) {}
 
+  // Returns the value of the layer's function in the current grad mode.
+  [[nodiscard]] Tensors call(std::int64_t number, const Tensors& x, double dt, Buffers buffers);
   // Returns the next state, without gradients.
   [[nodiscard]] Tensors next(std::int64_t number, const Tensors& x, double dt, Buffers buffers);
   // Returns the value of the layer's function and its graph, from leaves that share memory with x.
@@ -39,10 +33,13 @@ class LayerEvaluator {
   [[nodiscard]] Layer& layer(std::int64_t number) { return layers_[number]; }
 
  private:
-  [[nodiscard]] Tensors call(std::int64_t number, const Tensors& x, double dt, Buffers buffers);
-
   LayerStore& layers_;
   RandomScope& random_;
+  const PassFunctions& functions_;
 };
+
+// Rethrows the current exception as LayerError (Interrupted stays Interrupted), with the layer in its message and the
+// original exception nested. Call it in a handler.
+[[noreturn]] void rethrow_as_layer_error(std::int64_t number, const Layer& layer);
 
 }  // namespace weft::layer_parallel

@@ -1,11 +1,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "weft/collective/autograd/call.h"
 #include "weft/layer_parallel/network_implementation.h"
 #include "weft/layer_parallel/state_transfer.h"
+#include "weft/mpi/options.h"
 
 namespace weft::layer_parallel {
 
@@ -13,15 +15,36 @@ using collective::CollectiveCall;
 using collective::GradientCall;
 using collective::Signature;
 
-void require_guess_fits(const multigrid::Options& solve, const Shapes& shapes) {
-  TORCH_CHECK(shapes.alike() || solve.initial_guess != multigrid::InitialGuess::kConstant,
-              "weft: the state changes from ", shapes.input.describe(), " to ", shapes.output().describe(),
-              " along the network, so the initial guess cannot be constant; select another initial guess");
+namespace {
+
+// A rank sends it in place of the seed if the other ranks must learn about its input or its shared parameters.
+constexpr PassSeed kChanged = -1;
+
+}  // namespace
+
+multigrid::Options options_for(multigrid::Options solve, const ForwardPass& pass) {
+  using multigrid::InitialGuess;
+  solve.measure_last_change = true;
+  if (solve.initial_guess != InitialGuess::kConstant) return solve;
+  if (!pass.shapes.alike()) {
+    solve.initial_guess = InitialGuess::kCoarseSolve;
+  } else if (solve.skip_downcycle && !solve.relax_coarsest_only && !pass.transfers.coarsen) {
+    solve.initial_guess = InitialGuess::kZero;  // the first cycle replaces the guess, so do not send it to all ranks
+  }
+  return solve;
 }
 
-Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& extras, std::function<void()> prepare) {
-  if (prepare) prepare();
-  if (communicator->size() == 1 && one_level()) return loop(x);
+Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras, PassFunctions functions) {
+  std::exception_ptr problem;
+  try {
+    if (functions.input) x = std::exchange(functions.input, nullptr)();
+  } catch (...) {
+    problem = std::current_exception();
+  }
+  if (communicator->size() == 1 && one_level()) {
+    if (problem) std::rethrow_exception(problem);
+    return loop(std::move(x), functions);
+  }
   Tensors inputs = parameters.unique;
   inputs.insert(inputs.end(), extras.begin(), extras.end());
   if (has_input()) inputs.insert(inputs.begin(), x.begin(), x.end());
@@ -30,53 +53,65 @@ Tensors LayerParallel::Implementation::forward(const Tensors& x, const Tensors& 
   const GradientCall gradient(wants_grad == inputs.end() ? at::zeros({}) : *wants_grad);
   auto pass = std::make_shared<ForwardPass>();
   pass->extras = extras;
-  pass->prepare = std::move(prepare);
+  pass->functions = std::move(functions);
+  pass->transfers = pass->functions.transfers.coarsen ? pass->functions.transfers : options.transfers;
   pass->device = device_for(x);
   Tensors y;
   {
     CollectiveCall call(kName, communicator->id());
     call.check([&] {
+      if (problem) std::rethrow_exception(problem);
       if (has_input()) require_state(x, "an input");
     });
-    const bool changed = first() && (StateLayout::of(x) != shapes.input || RandomSource::initial_seed() != seed);
-    const auto outcome = call.agree(Signature(kName), changed ? 1 : 0, [] { return std::string(kName); });
+    const bool changed = shared.changed() || (first() && StateLayout::of(x) != shapes.input);
+    pass->seed = changed ? kChanged : next_pass_seed();
+    const auto outcome = call.agree(Signature(kName), pass->seed, [] { return std::string(kName); });
+    // Without checks the values of the other ranks are unknown.
+    const bool unknown = !mpi::options().check;
     y = collective::interruptible([&] {
-      learn_input(x, outcome.value_max == 0);
-      find_shapes(pass->device);
-      layers.refresh(*communicator);
+      if (unknown || !outcome.same_value() || changed) learn_input(x, *pass);
+      if (unknown || outcome.value_min == kChanged) shared.learn(*communicator);
+      find_shapes(*pass);
+      layers.refresh(*communicator, pass->functions);
       return solve(x, *pass, gradient.recording());
     });
   }
-  ++passes;
+  if (pass->used_random_numbers) draw_pass_seed();
   if (gradient.recording()) {
     collective::record(kName, communicator, inputs, y, Adjoint{shared_from_this(), pass}, gradient.on_tape());
   }
+  if (pass->functions.solved) pass->functions.solved(false);
   return y;
 }
 
 // One rank and one level need no solver; autograd differentiates the loop.
-Tensors LayerParallel::Implementation::loop(Tensors x) {
+Tensors LayerParallel::Implementation::loop(Tensors x, const PassFunctions& functions) {
   require_state(x, "an input");
-  RandomScope random({RandomSource::initial_seed(), passes++}, x.front().device());
   looped.clear();
-  for (std::int64_t number = 0; number < plan.layers(); ++number) {
-    Layer& layer = layers[number];
-    random.begin(number);
-    if (options.keep_states) looped.push_back(detached(x));
-    Tensors y = layer.function(x, plan.dt());
-    x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
+  bool used_random_numbers = false;
+  {
+    RandomScope random(next_pass_seed(), x.front().device());
+    for (std::int64_t number = 0; number < plan.layers(); ++number) {
+      Layer& layer = layers[number];
+      random.begin(number);
+      if (options.keep_states) looped.push_back(detached(x));
+      Tensors y =
+          functions.evaluate ? functions.evaluate(number, x, plan.dt(), Buffers::kKeep) : layer.function(x, plan.dt());
+      x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
+    }
+    used_random_numbers = random.used();
   }
+  if (used_random_numbers) draw_pass_seed();
   if (options.keep_states) looped.push_back(detached(x));
   return x;
 }
 
-// Broadcasts the layout of rank 0's input and its seed, if either has changed.
-void LayerParallel::Implementation::learn_input(const Tensors& x, bool known_to_all) {
-  if (known_to_all) return;
+// Broadcasts the layout of rank 0's input and the seed of the pass.
+void LayerParallel::Implementation::learn_input(const Tensors& x, ForwardPass& pass) {
   std::vector<std::int64_t> numbers;
   if (first()) {
     numbers = StateLayout::of(x).encode();
-    numbers.push_back(static_cast<std::int64_t>(RandomSource::initial_seed()));
+    numbers.push_back(next_pass_seed());
   }
   numbers = broadcast_numbers(std::move(numbers), 0, *communicator);
   StateLayout layout = StateLayout::decode(numbers.data());
@@ -86,16 +121,16 @@ void LayerParallel::Implementation::learn_input(const Tensors& x, bool known_to_
     forward_solver.clear();  // the shape changed, so the previous solution cannot be the initial guess
     adjoint_solver.clear();
   }
-  seed = static_cast<std::uint64_t>(numbers.back());
+  pass.seed = numbers.back();
 }
 
 // With several levels, a rank must know the layouts of states before they are computed. Determines them once per layout
 // of the input.
-void LayerParallel::Implementation::find_shapes(at::Device device) {
-  if (shapes_known || one_level() || options.transfers.coarsen) return;
-  RandomScope random({seed, passes}, device);
-  LayerEvaluator evaluator(layers, random);
-  shapes = learn_shapes(shapes.input, plan, evaluator, device, *communicator);
+void LayerParallel::Implementation::find_shapes(const ForwardPass& pass) {
+  if (shapes_known || one_level() || pass.transfers.coarsen) return;
+  RandomScope random(pass.seed, pass.device);
+  LayerEvaluator evaluator(layers, random, pass.functions);
+  shapes = learn_shapes(shapes.input, plan, evaluator, pass.device, *communicator);
   shapes_known = true;
 }
 
@@ -105,20 +140,23 @@ at::Device LayerParallel::Implementation::device_for(const Tensors& x) const {
 }
 
 Codec LayerParallel::Implementation::codec(const ForwardPass& pass) const {
-  const bool alike = !one_level() && !options.transfers.coarsen && pass.shapes.alike();
+  const bool alike = !one_level() && !pass.transfers.coarsen && pass.shapes.alike();
   return {alike ? std::optional(pass.shapes.input) : std::nullopt, pass.device};
 }
 
 Tensors LayerParallel::Implementation::solve(const Tensors& x, ForwardPass& pass, bool recording) {
-  pass.random = {seed, passes};
   pass.shapes = shapes;
-  require_guess_fits(options.forward, pass.shapes);
-  RandomScope random(pass.random, pass.device);
-  LayerEvaluator evaluator(layers, random);
-  ForwardProblem problem(plan, evaluator, codec(pass), pass.shapes, options.transfers,
-                         {first() ? detached(x) : Tensors(), options.guess, recording ? &pass.records : nullptr});
-  statistics.forward =
-      run_solve("forward", false, communicator->size(), [&] { return forward_solver.solve(problem, options.forward); });
+  RandomScope random(pass.seed, pass.device);
+  LayerEvaluator evaluator(layers, random, pass.functions);
+  ForwardProblem problem(
+      plan, evaluator, codec(pass), pass.shapes, pass.transfers,
+      {first() ? detached(x) : Tensors(), pass.functions.guess ? pass.functions.guess : options.guess,
+       recording ? &pass.records : nullptr});
+  const multigrid::Options how = options_for(options.forward, pass);
+  statistics.forward = run_solve(plan.forward(), false, [&] { return forward_solver.solve(problem, how); });
+  statistics.forward.steps = problem.evaluations();
+  pass.used_random_numbers =
+      communicator->agree(mpi::Direction::kForward, {.value = random.used() ? 1 : 0}).value_max > 0;
   Tensors y;
   if (communicator->rank() == plan.last_rank()) y = forward_solver.solution(plan.layers()).as<Tensors>();
   if (!options.keep_states) forward_solver.release();

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,8 @@ struct Layer {
   // Tensors that the function changes, like batch normalization; only the last evaluation of a pass updates them.
   Tensors buffers{};
   std::string name{};
+  // If set, evaluations throw it: the layer could not be brought up to date.
+  std::exception_ptr problem{};
 };
 
 namespace detail {

@@ -2,11 +2,16 @@
 
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 
+#include <cstddef>
 #include <cstring>
+#include <exception>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "weft/layer_parallel/states.h"
 #include "weft/mpi/message/exchange.h"
 
 namespace weft::layer_parallel {
@@ -28,32 +33,58 @@ std::size_t packed_bytes(const Layer& layer) {
   return total;
 }
 
-std::vector<std::byte> pack(const Layer& layer) {
-  std::vector<std::byte> packed(packed_bytes(layer));
-  std::byte* to = packed.data();
+using Bytes = std::shared_ptr<std::vector<std::byte>>;
+
+// A message is the length of the description, the description, and the tensors, which are aligned.
+std::size_t tensors_offset(std::size_t description) {
+  constexpr std::size_t kAlignment = alignof(std::max_align_t);
+  return (sizeof description + description + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Bytes pack(const Layer& layer, const std::string& description) {
+  const std::size_t length = description.size();
+  auto packed = std::make_shared<std::vector<std::byte>>(tensors_offset(length) + packed_bytes(layer));
+  std::byte* to = packed->data();
+  const auto append = [&](const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    to += bytes;
+  };
+  append(&length, sizeof length);
+  append(description.data(), length);
+  to = packed->data() + tensors_offset(length);
   for_each_tensor(layer, [&](const at::Tensor& tensor) {
     const at::Tensor readable = tensor.detach().cpu().contiguous();
-    if (readable.nbytes() > 0) std::memcpy(to, readable.const_data_ptr(), readable.nbytes());
-    to += readable.nbytes();
+    append(readable.nbytes() > 0 ? readable.const_data_ptr() : nullptr, readable.nbytes());
   });
   return packed;
 }
 
-void unpack(std::vector<std::byte>& packed, const Layer& layer) {
+void unpack(std::span<const std::byte> packed, const Layer& layer) {
+  TORCH_CHECK(packed.size() == packed_bytes(layer), "its owner sent ", packed.size(),
+              " bytes of parameters and buffers, but the copy on this rank has ", packed_bytes(layer),
+              " bytes; change their shapes and types on all ranks alike");
   const c10::AutoGradMode no_grad(false);
-  std::byte* from = packed.data();
+  auto* from = const_cast<std::byte*>(packed.data());  // from_blob only reads it
   for_each_tensor(layer, [&](const at::Tensor& tensor) {
-    if (tensor.nbytes() > 0) {
-      tensor.detach().copy_(at::from_blob(from, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type())));
-    }
+    if (tensor.nbytes() == 0) return;
+    const at::Tensor values = at::from_blob(from, tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
     from += tensor.nbytes();
+    assign(tensor, values);
   });
 }
 
-using Bytes = std::shared_ptr<std::vector<std::byte>>;
-constexpr std::byte kSame{0};
-constexpr std::byte kChanged{1};
-Bytes one_byte(std::byte value) { return std::make_shared<std::vector<std::byte>>(1, value); }
+// The length of the message that follows; the first message of a loan.
+constexpr std::int64_t kUnchanged = -1;
+Bytes length_message(std::int64_t length) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(sizeof length);
+  std::memcpy(bytes->data(), &length, sizeof length);
+  return bytes;
+}
+std::int64_t length_in(const std::vector<std::byte>& message) {
+  std::int64_t length = kUnchanged;
+  std::memcpy(&length, message.data(), sizeof length);
+  return length;
+}
 
 // Messages to and from several ranks, exchanged together. They own their memory, because an interrupted wait returns
 // before MPI releases it.
@@ -112,30 +143,54 @@ void LayerStore::rebind(std::int64_t number, Tensors parameters, Tensors buffers
   layer.buffers = std::move(buffers);
 }
 
-void LayerStore::refresh(Communicator& communicator) {
+// Applies the message of the owner to a borrowed layer.
+void LayerStore::adopt(const Loan& loan, const std::vector<std::byte>& message, const PassFunctions& functions) {
+  std::size_t length = 0;
+  std::memcpy(&length, message.data(), sizeof length);
+  const auto* description = reinterpret_cast<const char*>(message.data() + sizeof length);
+  if (functions.update) functions.update(loan.layer, std::string(description, length));
+  unpack(std::span(message).subspan(tensors_offset(length)), layers_.at(loan.layer));
+}
+
+void LayerStore::refresh(Communicator& communicator, const PassFunctions& functions) {
   if (lent_.empty() && borrowed_.empty()) return;
-  // First exchange whether the weights changed, then the changed weights: evaluation sends only one byte per loan.
+  // The other ranks take part in the exchange in any case, so a failure must not interrupt it.
+  const auto attempt = [&](std::int64_t number, auto&& work) {
+    Layer& layer = layers_.at(number);
+    try {
+      layer.problem = nullptr;
+      work(layer);
+    } catch (...) {
+      layer.problem = std::current_exception();
+    }
+  };
+  // First exchange lengths, then the changed layers: evaluation sends only one number per loan.
   Delivery delivery(communicator);
   std::vector<Bytes> changed(lent_.size());  // null if the borrower is up to date
   for (std::size_t i = 0; i < lent_.size(); ++i) {
-    auto packed = std::make_shared<std::vector<std::byte>>(pack(layers_.at(lent_[i].layer)));
-    if (!lent_[i].held || *lent_[i].held != *packed) changed[i] = std::move(packed);
-    delivery.send(lent_[i].peer, one_byte(changed[i] ? kChanged : kSame));
+    attempt(lent_[i].layer, [&](const Layer& layer) {
+      Bytes packed = pack(layer, functions.describe ? functions.describe(lent_[i].layer) : std::string());
+      if (!lent_[i].held || *lent_[i].held != *packed) changed[i] = std::move(packed);
+    });
+    delivery.send(lent_[i].peer, length_message(changed[i] ? std::ssize(*changed[i]) : kUnchanged));
   }
-  for (const Loan& loan : borrowed_) delivery.receive(loan.peer, one_byte(kSame));
-  const std::vector<Bytes> states = delivery.run(kChangedTag);
+  for (const Loan& loan : borrowed_) delivery.receive(loan.peer, length_message(kUnchanged));
+  const std::vector<Bytes> lengths = delivery.run(kChangedTag);
 
   for (std::size_t i = 0; i < lent_.size(); ++i) {
     if (changed[i]) delivery.send(lent_[i].peer, changed[i]);
   }
-  std::vector<Layer*> outdated;
+  std::vector<const Loan*> outdated;
   for (std::size_t i = 0; i < borrowed_.size(); ++i) {
-    if (states[i]->front() == kSame) continue;
-    outdated.push_back(&layers_.at(borrowed_[i].layer));
-    delivery.receive(borrowed_[i].peer, std::make_shared<std::vector<std::byte>>(packed_bytes(*outdated.back())));
+    const std::int64_t length = length_in(*lengths[i]);
+    if (length == kUnchanged) continue;
+    outdated.push_back(&borrowed_[i]);
+    delivery.receive(borrowed_[i].peer, std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(length)));
   }
-  const std::vector<Bytes> weights = delivery.run(kWeightsTag);
-  for (std::size_t i = 0; i < outdated.size(); ++i) unpack(*weights[i], *outdated[i]);
+  const std::vector<Bytes> messages = delivery.run(kWeightsTag);
+  for (std::size_t i = 0; i < outdated.size(); ++i) {
+    attempt(outdated[i]->layer, [&](const Layer&) { adopt(*outdated[i], *messages[i], functions); });
+  }
   for (std::size_t i = 0; i < lent_.size(); ++i) {
     if (changed[i]) lent_[i].held = std::move(changed[i]);
   }

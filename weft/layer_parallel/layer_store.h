@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/layer_parallel/layer.h"
+#include "weft/layer_parallel/pass_functions.h"
 #include "weft/layer_parallel/plan.h"
 #include "weft/mpi/communicator.h"
 
@@ -21,8 +22,9 @@ class LayerStore {
   [[nodiscard]] Layer& operator[](std::int64_t number) { return layers_.at(number); }
   [[nodiscard]] bool own(std::int64_t number) const { return own_.contains(number); }
 
-  // Collective. Updates the borrowed layers: their owners send parameters and buffers that changed since the last call.
-  void refresh(Communicator& communicator);
+  // Collective. Updates the borrowed layers: their owners send parameters, buffers and descriptions that changed since
+  // the last call. Failures of `functions` become the Layer::problem of the layer.
+  void refresh(Communicator& communicator, const PassFunctions& functions);
 
   // Replaces a layer's parameter and buffer tensors.
   void rebind(std::int64_t number, Tensors parameters, Tensors buffers);
@@ -33,6 +35,8 @@ class LayerStore {
     int peer;
     std::shared_ptr<std::vector<std::byte>> held;  // on the owner: the values that it last sent
   };
+
+  void adopt(const Loan& loan, const std::vector<std::byte>& message, const PassFunctions& functions);
 
   partition::Range own_;
   std::map<std::int64_t, Layer> layers_;

@@ -1,5 +1,8 @@
 #include "weft/layer_parallel/network.h"
 
+#include <iomanip>
+#include <limits>
+#include <sstream>
 #include <utility>
 
 #include "weft/collective/autograd/call.h"
@@ -15,6 +18,53 @@ std::map<std::int64_t, Layer> by_number(const std::vector<Layer>& layers) {
   std::map<std::int64_t, Layer> numbered;
   for (std::size_t i = 0; i < layers.size(); ++i) numbered.emplace(static_cast<std::int64_t>(i), layers[i]);
   return numbered;
+}
+
+Options with_forms(Options options, const std::vector<Layer>& layers) {
+  options.forms.clear();
+  for (const Layer& layer : layers) options.forms.push_back(layer.form);
+  return options;
+}
+
+const char* name_of(Form form) {
+  switch (form) {
+    case Form::kResidual:
+      return "residual";
+    case Form::kStep:
+      return "step";
+    case Form::kPlain:
+      break;
+  }
+  return "plain";
+}
+
+// Returns text such as "residual x 12, plain x 2".
+std::string describe(const std::vector<Form>& forms) {
+  std::string text;
+  for (std::size_t first = 0, next = 0; first < forms.size(); first = next) {
+    while (next < forms.size() && forms[next] == forms[first]) ++next;
+    text += std::string(text.empty() ? "" : ", ") + name_of(forms[first]) + " x " + std::to_string(next - first);
+  }
+  return text;
+}
+
+std::string describe(const GridOptions& grid) {
+  std::string text =
+      std::to_string(grid.levels) + " levels, coarsening factor " + std::to_string(grid.coarsening.everywhere());
+  for (const auto& [level, factor] : grid.coarsening.exceptions()) {
+    text += " (level " + std::to_string(level) + ": " + std::to_string(factor) + ")";
+  }
+  return text + ", at least " + std::to_string(grid.min_coarse_steps) + " coarse steps";
+}
+
+// Different networks have different texts.
+std::string describe(std::int64_t count, const Options& options) {
+  std::ostringstream text;
+  text << "LayerParallel of " << count << " layers (" << describe(options.forms)
+       << "), tf=" << std::setprecision(std::numeric_limits<double>::max_digits10) << options.tf
+       << (options.replicated ? ", replicated" : "") << "; forward " << describe(options.forward_grid) << "; backward "
+       << describe(options.backward_grid);
+  return text.str();
 }
 
 Plan plan_for(const Communicator& comm, std::int64_t count, const Options& options) {
@@ -36,18 +86,14 @@ std::shared_ptr<Communicator> open_communicator(const Communicator& comm, std::i
                                                 const std::map<std::int64_t, Layer>& given) {
   CollectiveCall call("LayerParallel", comm.id());
   Signature signature("LayerParallel");
-  signature.add(count).add(options.replicated ? 1 : 0);
+  signature.add(count).add(options.replicated ? 1 : 0).add(describe(options.forms));
   call.check([&] {
     const Plan plan = plan_for(comm, count, options);
     signature.add(static_cast<std::int64_t>(plan.forward().signature()));
     signature.add(static_cast<std::int64_t>(plan.adjoint().signature()));
     require_layers(plan, comm.rank(), given);
   });
-  call.agree(signature, 0, [&] {
-    return "LayerParallel of " + std::to_string(count) + " layers, tf=" + std::to_string(options.tf) + ", " +
-           std::to_string(options.forward_grid.levels) + " levels forward, " +
-           std::to_string(options.backward_grid.levels) + " backward";
-  });
+  call.agree(signature, 0, [&] { return describe(count, options); });
   return Communicator::over(comm.origin(), kName);
 }
 
@@ -58,15 +104,15 @@ std::shared_ptr<Communicator> reversed(Communicator& communicator) {
 }  // namespace
 
 LayerParallel::Implementation::Implementation(const std::shared_ptr<Communicator>& comm, std::int64_t count,
-                                              std::map<std::int64_t, Layer> given,
-                                              std::vector<SharedParameter> shared_between, const Options& how)
+                                              std::map<std::int64_t, Layer> given, SharedCopies shared_copies,
+                                              const Options& how)
     : communicator(open_communicator(*comm, count, how, given)),
       options(how),
       plan(plan_for(*comm, count, how)),
       layers(plan, comm->rank(), std::move(given)),
-      shared(std::move(shared_between)),
       forward_solver(plan.forward(), communicator),
       adjoint_solver(plan.adjoint(), reversed(*communicator)) {
+  shared.set(std::move(shared_copies));
   index_parameters();
 }
 
@@ -79,26 +125,26 @@ void LayerParallel::Implementation::index_parameters() {
 LayerParallel::LayerParallel(const std::shared_ptr<Communicator>& comm, const std::vector<Layer>& layers,
                              const Options& options)
     : LayerParallel(comm, static_cast<std::int64_t>(layers.size()), by_number(layers),
-                    find_shared(*comm, options.tf, layers), options) {}
+                    find_shared(*comm, options.tf, layers), with_forms(options, layers)) {}
 
 LayerParallel::LayerParallel(const std::shared_ptr<Communicator>& comm, std::int64_t count,
-                             std::map<std::int64_t, Layer> layers, std::vector<SharedParameter> shared,
-                             const Options& options)
+                             std::map<std::int64_t, Layer> layers, SharedCopies shared, const Options& options)
     : implementation_(std::make_shared<Implementation>(comm, count, std::move(layers), std::move(shared), options)) {}
 
 LayerParallel::~LayerParallel() = default;
 LayerParallel::LayerParallel(LayerParallel&&) noexcept = default;
 LayerParallel& LayerParallel::operator=(LayerParallel&&) noexcept = default;
 
-Tensors LayerParallel::forward(const Tensors& x, const Tensors& extras, std::function<void()> prepare) {
-  return implementation_->forward(x, extras, std::move(prepare));
+Tensors LayerParallel::forward(const Tensors& x, const Tensors& extras, PassFunctions functions) {
+  return implementation_->forward(x, extras, std::move(functions));
 }
 
 at::Tensor LayerParallel::forward(const at::Tensor& x, const Tensors& extras) {
-  return implementation_->forward(x.defined() ? Tensors{x} : Tensors(), extras, nullptr).front();
+  return implementation_->forward(x.defined() ? Tensors{x} : Tensors(), extras, {}).front();
 }
 
 const Tensors& LayerParallel::parameters() const { return implementation_->parameters.unique; }
+const Communicator& LayerParallel::communicator() const { return *implementation_->communicator; }
 const Plan& LayerParallel::plan() const { return implementation_->plan; }
 const Options& LayerParallel::options() const { return implementation_->options; }
 const Statistics& LayerParallel::statistics() const { return implementation_->statistics; }
@@ -129,5 +175,7 @@ void LayerParallel::rebind(std::int64_t layer, Tensors parameters, Tensors buffe
   implementation_->layers.rebind(layer, std::move(parameters), std::move(buffers));
   implementation_->index_parameters();
 }
+
+void LayerParallel::rebind_shared(SharedCopies copies) { implementation_->shared.set(std::move(copies)); }
 
 }  // namespace weft::layer_parallel

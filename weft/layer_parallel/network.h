@@ -13,6 +13,7 @@
 
 #include "weft/layer_parallel/layer.h"
 #include "weft/layer_parallel/parameters.h"
+#include "weft/layer_parallel/pass_functions.h"
 #include "weft/layer_parallel/plan.h"
 #include "weft/layer_parallel/problems.h"
 #include "weft/mpi/communicator.h"
@@ -25,8 +26,10 @@ struct Options {
   double tf = 1;  // dt is tf / layers
   GridOptions forward_grid;
   GridOptions backward_grid;
-  multigrid::Options forward;
-  multigrid::Options backward;
+  // Always with Options::measure_last_change. If the shape of the state changes along the network, a coarse solve
+  // replaces a constant initial guess.
+  multigrid::Options forward{.initial_guess = multigrid::InitialGuess::kConstant};
+  multigrid::Options backward{.initial_guess = multigrid::InitialGuess::kConstant};
   // False: rank 0 holds the input and output; other ranks pass no input, get zeros, and take no part in the gradients
   // of either. True: every rank passes the same input, gets the output and computes the same loss; the loss counts
   // once in the gradients.
@@ -34,6 +37,7 @@ struct Options {
   Transfers transfers;                        // spatial coarsening; default: none
   std::function<Tensors(double time)> guess;  // for InitialGuess::kCallback of the forward solve
   bool keep_states = false;                   // keep the states of forward for states()
+  std::vector<Form> forms;                    // of all layers; the ranks compare them
 };
 
 struct Statistics {
@@ -47,9 +51,9 @@ class LayerParallel {
   // Throws mpi::Disagreement on all ranks if the networks differ or one rank's arguments are invalid.
   LayerParallel(const std::shared_ptr<Communicator>& comm, const std::vector<Layer>& layers, const Options& options);
   // Collective. count: the number of layers of the network. layers: those that Plan assigns to this rank, by number.
-  // shared: the parameters that layers of several ranks use.
+  // shared: this rank's copies of parameters that layers of several ranks use.
   LayerParallel(const std::shared_ptr<Communicator>& comm, std::int64_t count, std::map<std::int64_t, Layer> layers,
-                std::vector<SharedParameter> shared, const Options& options);
+                SharedCopies shared, const Options& options);
   ~LayerParallel();
   LayerParallel(LayerParallel&&) noexcept;
   LayerParallel& operator=(LayerParallel&&) noexcept;
@@ -58,14 +62,14 @@ class LayerParallel {
 
   // Collective. Evaluates the network; see Options::replicated for the ranks that pass input and get output.
   // extras: further tensors that the layers use and that need gradients; each rank gets the contribution of its layers.
-  // prepare: called before the forward solve and again before the backward solve evaluate layers.
   // Throws multigrid::SolveError on all ranks, with rank and layer, if a layer throws; the network stays usable.
-  [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras = {}, std::function<void()> prepare = nullptr);
+  [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras = {}, PassFunctions functions = {});
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const Tensors& extras = {});
 
   // The parameters of this rank's layers, each once, for this rank's optimizer.
   [[nodiscard]] const Tensors& parameters() const;
   [[nodiscard]] const Plan& plan() const;
+  [[nodiscard]] const Communicator& communicator() const;
   [[nodiscard]] const Options& options() const;
   // Replaces the solver options from the next forward on; all ranks must call it with the same options. Other levels or
   // coarsening factors need a new LayerParallel, because a rank then needs other layers.
@@ -77,6 +81,8 @@ class LayerParallel {
   void release_states();
   // Replaces the parameter and buffer tensors of a layer.
   void rebind(std::int64_t layer, Tensors parameters, Tensors buffers);
+  // Replaces this rank's copies of shared parameters.
+  void rebind_shared(SharedCopies copies);
 
  private:
   struct Implementation;

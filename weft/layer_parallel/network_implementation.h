@@ -32,27 +32,29 @@ constexpr const char* kName = "layer_parallel";
 // State that a forward pass saves for backward.
 struct ForwardPass {
   Records records;
-  RandomSource random;
+  PassSeed seed = 0;
   Shapes shapes;
   Tensors extras;
-  std::function<void()> prepare;
+  PassFunctions functions;
+  Transfers transfers;
   at::Device device{at::kCPU};
+  bool used_random_numbers = false;
   bool released = false;
 };
 
 struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParallel::Implementation> {
   Implementation(const std::shared_ptr<Communicator>& comm, std::int64_t count, std::map<std::int64_t, Layer> given,
-                 std::vector<SharedParameter> shared_between, const Options& how);
+                 SharedCopies shared_copies, const Options& how);
 
   void index_parameters();
   [[nodiscard]] bool first() const { return communicator->rank() == 0; }
   [[nodiscard]] bool has_input() const { return first() || options.replicated; }
   [[nodiscard]] bool one_level() const { return plan.forward().levels() == 1 && plan.adjoint().levels() == 1; }
 
-  [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras, std::function<void()> prepare);
-  [[nodiscard]] Tensors loop(Tensors x);
-  void learn_input(const Tensors& x, bool known_to_all);
-  void find_shapes(at::Device device);
+  [[nodiscard]] Tensors forward(Tensors x, const Tensors& extras, PassFunctions functions);
+  [[nodiscard]] Tensors loop(Tensors x, const PassFunctions& functions);
+  void learn_input(const Tensors& x, ForwardPass& pass);
+  void find_shapes(const ForwardPass& pass);
   [[nodiscard]] at::Device device_for(const Tensors& x) const;
   [[nodiscard]] Codec codec(const ForwardPass& pass) const;
   [[nodiscard]] Tensors solve(const Tensors& x, ForwardPass& pass, bool recording);
@@ -68,6 +70,8 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
     }
     void release() {
       pass->records.clear();
+      pass->functions = {};
+      pass->transfers = {};
       pass->released = true;
     }
   };
@@ -76,32 +80,33 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   Options options;
   Plan plan;
   LayerStore layers;
-  std::vector<SharedParameter> shared;
+  SharedParameters shared;
   multigrid::Solver forward_solver;
   multigrid::Solver adjoint_solver;
   ParameterIndex parameters;
   Statistics statistics;
   Shapes shapes;                // for the layout of the last input; equal on all ranks
   std::vector<Tensors> looped;  // states kept by loop()
-  std::uint64_t seed = 0;
-  std::uint64_t passes = 0;
   bool shapes_known = false;
 };
 
-// Runs a solve and adds its direction to errors. The ranks of the adjoint solve count backward; errors name the ranks
-// of the communicator.
+// Runs a solve and adds its direction to errors.
 template <class Solve>
-multigrid::Statistics run_solve(const char* direction, bool backward, int ranks, Solve&& solve) {
+multigrid::Statistics run_solve(const multigrid::TimeHierarchy& grid, bool backward, Solve&& solve) {
   try {
     return solve();
   } catch (const multigrid::SolveError& error) {
     multigrid::Fault fault = error.fault();
-    if (backward) fault.rank = ranks - 1 - fault.rank;
-    throw multigrid::SolveError(fault, std::string(" (in the ") + direction + " solve of LayerParallel)");
+    if (backward) {  // its ranks, points and steps count from the end
+      fault.rank = grid.ranks() - 1 - fault.rank;
+      fault.index = grid.steps(fault.level) - (fault.is_step() ? 1 : 0) - fault.index;
+    }
+    throw multigrid::SolveError(
+        fault, backward ? " (in the backward solve of LayerParallel)" : " (in the forward solve of LayerParallel)");
   }
 }
 
-// Throws (TORCH_CHECK) if the initial guess is constant but the shape of the state changes.
-void require_guess_fits(const multigrid::Options& solve, const Shapes& shapes);
+// The options of a solve of this pass.
+[[nodiscard]] multigrid::Options options_for(multigrid::Options solve, const ForwardPass& pass);
 
 }  // namespace weft::layer_parallel

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "weft/layer_parallel/layer.h"
@@ -22,19 +23,28 @@ struct ParameterIndex {
   void add(std::int64_t number, const Tensors& parameters);
 };
 
-// A parameter that layers of several ranks use. Each rank has a copy; their gradients are summed.
-struct SharedParameter {
-  at::Tensor mine;  // undefined on ranks without a copy
-  StateLayout::Item layout;
+// This rank's copies of parameters that layers of several ranks use, by a name that is equal on all ranks.
+using SharedCopies = std::map<std::string, at::Tensor>;
+
+// Returns the parameters of this rank that layers of other ranks use, too. Every rank passes all layers.
+[[nodiscard]] SharedCopies find_shared(const Communicator& comm, double tf, const std::vector<Layer>& layers);
+
+// The parameters that several ranks share. Each of these ranks has a copy; their gradients are summed.
+class SharedParameters {
+ public:
+  // Replaces this rank's copies.
+  void set(SharedCopies copies);
+  // Whether this rank's copies have changed since the last learn(): other tensors, shapes or types.
+  [[nodiscard]] bool changed() const;
+  // Collective. Makes names, shapes and types known to all ranks. Throws on all ranks if those of two copies differ.
+  void learn(Communicator& communicator);
+  // Collective. Replaces the gradient of each copy by the sum over all copies. gradients: of index.unique.
+  void sum(const ParameterIndex& index, Tensors& gradients, Communicator& communicator) const;
+
+ private:
+  SharedCopies copies_;
+  std::map<std::string, StateLayout::Item> layouts_;  // of all ranks
+  bool replaced_ = false;
 };
-
-// Returns the parameters that layers of several ranks use. All ranks pass all layers and get the same result.
-[[nodiscard]] std::vector<SharedParameter> find_shared(const Communicator& comm, double tf,
-                                                       const std::vector<Layer>& layers);
-
-// Collective. Replaces the gradient of each copy of a shared parameter by the sum over all copies.
-// gradients: of index.unique.
-void sum_copies(const std::vector<SharedParameter>& shared, const ParameterIndex& index, Tensors& gradients,
-                Communicator& communicator);
 
 }  // namespace weft::layer_parallel

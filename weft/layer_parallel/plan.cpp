@@ -1,6 +1,7 @@
 #include "weft/layer_parallel/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,11 @@ using multigrid::TimeHierarchy;
 std::int64_t checked(std::int64_t layers) {
   if (layers < 1) throw std::invalid_argument("weft: expected at least one layer, got " + std::to_string(layers));
   return layers;
+}
+
+double checked(double tf) {
+  if (!std::isfinite(tf)) throw std::invalid_argument("weft: expected a finite tf, got " + std::to_string(tf));
+  return tf;
 }
 
 HierarchyOptions options_for(double tf, const GridOptions& grid) {
@@ -52,7 +58,7 @@ TimeHierarchy adjoint_hierarchy(std::int64_t layers, int ranks, double tf, const
 Plan::Plan(std::int64_t layers, int ranks, double tf, const GridOptions& forward, const GridOptions& backward)
     : layers_(checked(layers)),
       ranks_(ranks),
-      tf_(tf),
+      tf_(checked(tf)),
       forward_(forward_hierarchy(layers, ranks, tf, forward)),
       adjoint_(adjoint_hierarchy(layers, ranks, tf, backward)) {}
 

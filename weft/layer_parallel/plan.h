@@ -23,7 +23,7 @@ struct GridOptions {
 
 class Plan {
  public:
-  // tf: the final time; times start at 0. Throws std::invalid_argument if layers < 1.
+  // tf: the final time; times start at 0. Throws std::invalid_argument if layers < 1 or tf is not finite.
   Plan(std::int64_t layers, int ranks, double tf, const GridOptions& forward, const GridOptions& backward);
 
   [[nodiscard]] std::int64_t layers() const noexcept { return layers_; }

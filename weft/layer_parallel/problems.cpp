@@ -4,8 +4,13 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace weft::layer_parallel {
 
@@ -14,15 +19,47 @@ using multigrid::Place;
 using multigrid::State;
 using multigrid::Step;
 
+namespace {
+
+// Removes the hooks of leaf tensors while it is alive. They run when autograd accumulates the gradient that the solve
+// returns, and must not run for the products inside the solve, too.
+class HooksAside {
+ public:
+  HooksAside() = default;
+  ~HooksAside() {
+    for (auto& [tensor, hooks] : taken_) torch::autograd::impl::hooks(tensor) = std::move(hooks);
+  }
+  HooksAside(const HooksAside&) = delete;
+  HooksAside& operator=(const HooksAside&) = delete;
+
+  void take(const Tensors& tensors) {
+    for (const auto& tensor : tensors) {
+      if (!tensor.requires_grad() || !tensor.is_leaf()) continue;
+      auto& hooks = torch::autograd::impl::hooks(tensor);
+      if (!hooks.empty()) taken_.emplace_back(tensor, std::exchange(hooks, {}));
+    }
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>>> taken_;
+};
+
+}  // namespace
+
 State TensorProblem::step(const State& u, const Step& step) {
   if (step.final) cache_.clear();  // the coarse levels are done
-  if (step.level == 0) return evaluate(u, step);
+  if (step.level == 0) return counted(u, step);
   auto& [from, to] = cache_[{step.level, step.index}];
   if (!from || from.shared() != u.shared()) {
-    to = evaluate(u, step);
+    to = counted(u, step);
     from = u;
   }
   return to;
+}
+
+State TensorProblem::counted(const State& u, const Step& step) {
+  ++evaluations_[static_cast<std::size_t>(step.level)];
+  return evaluate(u, step);
 }
 
 State TensorProblem::combine(double a, State x, double b, State y) {
@@ -58,7 +95,8 @@ Tensors TensorProblem::coarsened(Tensors x, int level) const {
 
 ForwardProblem::ForwardProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
-    : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers), input_(std::move(input)) {}
+    : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers, plan.forward().levels()),
+      input_(std::move(input)) {}
 
 const StateLayout& ForwardProblem::layout(std::int64_t fine_index) const { return shapes_.at(fine_index); }
 
@@ -80,7 +118,8 @@ State ForwardProblem::evaluate(const State& u, const Step& step) {
 
 AdjointProblem::AdjointProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
                                const Transfers& transfers, Input input)
-    : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers), input_(std::move(input)) {}
+    : TensorProblem(plan, evaluator, std::move(codec), shapes, transfers, plan.adjoint().levels()),
+      input_(std::move(input)) {}
 
 const StateLayout& AdjointProblem::layout(std::int64_t fine_index) const {
   return shapes_.at(plan_.layers() - fine_index);
@@ -135,15 +174,22 @@ Tensors AdjointProblem::vector_jacobian_product(std::int64_t layer, const Record
     wanted.push_back(number);
     targets.push_back(gradient_edge(tensor));
   };
+  HooksAside hooks;
   if (final) {
     for (std::size_t i = 0; i < parameters.size(); ++i) ask_for(parameters[i], i);
     for (std::size_t i = 0; i < input_.extras->size(); ++i) ask_for((*input_.extras)[i], parameters.size() + i);
+    hooks.take(parameters);
+    hooks.take(*input_.extras);
   }
   torch::autograd::variable_list found(targets.size());
   if (!roots.empty()) {
-    found = torch::autograd::Engine::get_default_engine().execute(roots, seeds, !final || input_.keep_graph,
-                                                                  /*create_graph=*/false, /*accumulate_grad=*/false,
-                                                                  targets);
+    try {
+      // Not the override of Python's engine: it would also set Python's error indicator, and the solve continues.
+      found = torch::autograd::Engine::get_default_engine().torch::autograd::Engine::execute(
+          roots, seeds, !final || input_.keep_graph, /*create_graph=*/false, /*accumulate_grad=*/false, targets);
+    } catch (...) {
+      rethrow_as_layer_error(layer, evaluator_.layer(layer));
+    }
   }
   const std::size_t inputs = recorded.input.size();
   if (final) {

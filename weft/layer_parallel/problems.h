@@ -18,19 +18,17 @@ namespace weft::layer_parallel {
 // The evaluations of a pass on its last sweep, with their graphs, by layer number.
 using Records = std::map<std::int64_t, Recorded>;
 
-// Optional spatial coarsening: maps a state of level `level` to the next coarser level, and back.
-struct Transfers {
-  using Function = std::function<Tensors(const Tensors&, int level)>;
-  Function coarsen;
-  Function refine;
-};
-
 // The common part of both directions: operations on states of tensors.
 class TensorProblem : public multigrid::Problem {
  public:
   TensorProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
-                const Transfers& transfers)
-      : plan_(plan), evaluator_(evaluator), shapes_(shapes), codec_(std::move(codec)), transfers_(transfers) {}
+                const Transfers& transfers, int levels)
+      : plan_(plan),
+        evaluator_(evaluator),
+        shapes_(shapes),
+        codec_(std::move(codec)),
+        transfers_(transfers),
+        evaluations_(static_cast<std::size_t>(levels)) {}
 
   // Caches the last evaluation of each coarse step: the residual of a coarse point and the following relaxation need
   // the same step, and so does an iteration after one that skipped the downward sweep.
@@ -41,6 +39,8 @@ class TensorProblem : public multigrid::Problem {
   multigrid::Packed pack(const multigrid::State& u, const multigrid::Place& place) override;
   multigrid::State unpack(multigrid::Packed message, const multigrid::Place& place) override;
   std::optional<std::int64_t> packed_bytes(const multigrid::Place& place) override;
+  // The numbers of evaluations on each level, without those that the cache answered.
+  [[nodiscard]] const std::vector<std::int64_t>& evaluations() const noexcept { return evaluations_; }
   multigrid::State zero(const multigrid::Place& place) override;
   multigrid::State coarsen(const multigrid::State& u, const multigrid::Place& place) override;
   multigrid::State refine(const multigrid::State& u, const multigrid::Place& place) override;
@@ -61,8 +61,11 @@ class TensorProblem : public multigrid::Problem {
   struct CachedStep {
     multigrid::State from, to;
   };
+  [[nodiscard]] multigrid::State counted(const multigrid::State& u, const multigrid::Step& step);
+
   Codec codec_;
   const Transfers& transfers_;
+  std::vector<std::int64_t> evaluations_;
   std::map<std::pair<int, std::int64_t>, CachedStep>
       cache_;  // the last evaluation of each coarse step, by level and index
 };
@@ -96,7 +99,7 @@ class AdjointProblem final : public TensorProblem {
   struct Input {
     Tensors gradient;         // gradient at the end of the network; only the owner of that point uses it
     Records* records;         // records of the forward pass
-    const Tensors* extras;    // further tensors that need gradients
+    const Tensors* extras;    // further tensors that need gradients, as the layers use them
     bool keep_graph = false;  // keep the autograd graph for another backward pass
     Collect collect;
   };

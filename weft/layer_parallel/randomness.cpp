@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
+#include <limits>
+
 #include "weft/partition/scramble.h"
 
 namespace weft::layer_parallel {
@@ -10,16 +12,38 @@ namespace {
 
 using partition::scramble;
 
-// Adjacent layers and passes must not have adjacent seeds.
-std::uint64_t seed_for(const RandomSource& source, std::int64_t layer) noexcept {
-  return scramble(scramble(scramble(source.seed) + source.pass) + static_cast<std::uint64_t>(layer));
+// Adjacent layers must not have adjacent seeds.
+std::uint64_t seed_for(PassSeed seed, std::int64_t layer) noexcept {
+  return scramble(scramble(static_cast<std::uint64_t>(seed)) + static_cast<std::uint64_t>(layer));
+}
+
+// Whether a generator drew numbers since it was seeded.
+bool drew(at::Generator& generator) {
+  if (!generator.device().is_cpu()) {
+    at::Generator fresh = generator.clone();
+    fresh.set_current_seed(generator.current_seed());
+    return !generator.get_state().equal(fresh.get_state());
+  }
+  const at::mt19937_data_pod engine = generator.get<at::CPUGeneratorImpl>()->engine().data();
+  return engine.left_ != 1 || engine.next_ != 0;
 }
 
 }  // namespace
 
-std::uint64_t RandomSource::initial_seed() { return at::detail::getDefaultCPUGenerator().current_seed(); }
+PassSeed next_pass_seed() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  at::Generator copy = generator.clone();
+  return static_cast<PassSeed>(copy.get<at::CPUGeneratorImpl>()->random64() & std::numeric_limits<std::int64_t>::max());
+}
 
-RandomScope::RandomScope(const RandomSource& source, c10::Device device) : source_(source) {
+void draw_pass_seed() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.get<at::CPUGeneratorImpl>()->random64();
+}
+
+RandomScope::RandomScope(PassSeed seed, c10::Device device) : seed_(seed) {
   std::vector<at::Generator> generators{at::detail::getDefaultCPUGenerator()};
   if (!device.is_cpu()) generators.push_back(at::globalContext().defaultGenerator(device));
   for (auto& generator : generators) {
@@ -35,10 +59,25 @@ RandomScope::~RandomScope() {
   }
 }
 
-void RandomScope::begin(std::int64_t layer) {
+void RandomScope::note_use() {
+  if (used_ || !begun_) return;
   for (auto& [generator, before] : generators_) {
     const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(seed_for(source_, layer));
+    used_ = used_ || drew(generator);
+  }
+}
+
+bool RandomScope::used() {
+  note_use();
+  return used_;
+}
+
+void RandomScope::begin(std::int64_t layer) {
+  note_use();
+  begun_ = true;
+  for (auto& [generator, before] : generators_) {
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(seed_for(seed_, layer));
   }
 }
 

@@ -11,30 +11,37 @@
 
 namespace weft::layer_parallel {
 
-// Identifies the random numbers of a pass. Equal on all ranks, so that dropout masks do not depend on the distribution.
-struct RandomSource {
-  std::uint64_t seed = 0;  // torch's initial seed on rank 0
-  std::uint64_t pass = 0;
+// The seed of a pass is the next number of torch's default generator on rank 0, so torch.manual_seed determines it.
+// Equal on all ranks, so that dropout masks do not depend on the distribution. Not negative.
+using PassSeed = std::int64_t;
 
-  // The last seed of torch's default generator.
-  [[nodiscard]] static std::uint64_t initial_seed();
-};
+// Returns the seed of the next pass on this rank, without drawing it.
+[[nodiscard]] PassSeed next_pass_seed();
+// Draws the number that next_pass_seed() returned. Ranks call it after a pass in which a layer used random numbers, so
+// that the next pass differs.
+void draw_pass_seed();
 
 // Seeds torch's default generators for each layer while it is alive. The destructor restores their state.
 class RandomScope {
  public:
-  RandomScope(const RandomSource& source, c10::Device device);
+  RandomScope(PassSeed seed, c10::Device device);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
   // Restarts the random numbers of this layer.
   void begin(std::int64_t layer);
+  // Whether any layer used random numbers.
+  [[nodiscard]] bool used();
 
  private:
-  RandomSource source_;
+  void note_use();
+
+  PassSeed seed_;
   // The generators with their original states.
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;
+  bool begun_ = false;
+  bool used_ = false;
 };
 
 }  // namespace weft::layer_parallel

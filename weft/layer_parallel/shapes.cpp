@@ -20,16 +20,20 @@ constexpr const char* kName = "layer_parallel shapes";
 
 StateLayout after(std::int64_t layer, const StateLayout& before, const Plan& plan, LayerEvaluator& evaluator,
                   at::Device device) {
-  return StateLayout::of(evaluator.next(layer, before.zeros(device), plan.dt(), Buffers::kRestore));
+  return StateLayout::of(evaluator.next(layer, before.sample(device), plan.dt(), Buffers::kRestore));
 }
 
-// A layer that rejects the network's input may accept its actual input, so an exception is not an error yet.
+// A layer that rejects the network's input may accept its actual input, so an exception is not an error yet, unless the
+// user interrupted the layer: then `interrupt` is set.
 bool all_preserve(const StateLayout& input, partition::Range own, const Plan& plan, LayerEvaluator& evaluator,
-                  at::Device device) {
+                  at::Device device, std::exception_ptr& interrupt) {
   try {
     for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
       if (after(layer, input, plan, evaluator, device) != input) return false;
     }
+  } catch (const Interrupted&) {
+    interrupt = std::current_exception();
+    return false;
   } catch (const std::exception&) {
     return false;
   }
@@ -49,6 +53,15 @@ std::vector<std::int64_t> encode(const std::vector<StateLayout>& layouts) {
 void append(const std::vector<std::int64_t>& numbers, std::vector<StateLayout>& layouts) {
   for (std::size_t i = 0; i < numbers.size(); i += static_cast<std::size_t>(numbers[i]) + 1) {
     layouts.push_back(StateLayout::decode(&numbers[i + 1]));
+  }
+}
+
+// All ranks get the text of the layer's error; its own rank also gets the original exception.
+[[noreturn]] void throw_with_cause(const std::string& text, const std::exception_ptr& cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (...) {
+    std::throw_with_nested(LayerError(text));
   }
 }
 
@@ -77,16 +90,16 @@ void require_coarse_steps_fit(const TimeHierarchy& grid, bool adjoint, const std
 Shapes learn_shapes(const StateLayout& input, const Plan& plan, LayerEvaluator& evaluator, at::Device device,
                     Communicator& communicator) {
   const auto describe = [] { return std::string(kName); };
+  std::exception_ptr failure;
   {
     CollectiveCall call(kName, communicator.id());
-    const bool keep = all_preserve(input, plan.layers_of(communicator.rank()), plan, evaluator, device);
+    const bool keep = all_preserve(input, plan.layers_of(communicator.rank()), plan, evaluator, device, failure);
     if (call.agree(Signature(kName), keep ? 0 : 1, describe).value_max == 0) return {input, {}};
   }
   Shapes shapes{input, {input}};
-  std::exception_ptr failure;
   for (int rank = 0; rank <= plan.last_rank(); ++rank) {
     std::vector<StateLayout> found;
-    if (communicator.rank() == rank) {
+    if (communicator.rank() == rank && !failure) {
       const partition::Range own = plan.layers_of(rank);
       try {
         for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
@@ -108,7 +121,12 @@ Shapes learn_shapes(const StateLayout& input, const Plan& plan, LayerEvaluator& 
     require_coarse_steps_fit(plan.forward(), false, shapes.points);
     require_coarse_steps_fit(plan.adjoint(), true, shapes.points);
   });
-  call.agree(Signature(kName), 0, describe);
+  try {
+    call.agree(Signature(kName), 0, describe);
+  } catch (const mpi::SharedFailure& error) {
+    if (failure) throw_with_cause(error.what(), failure);
+    throw;
+  }
   return shapes;
 }
 

@@ -1,10 +1,12 @@
 #include "weft/layer_parallel/states.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -87,6 +89,15 @@ Tensors StateLayout::zeros(at::Device device) const {
   return state;
 }
 
+Tensors StateLayout::sample(at::Device device) const {
+  Tensors state;
+  for (const auto& item : items) {
+    const at::Tensor values = at::linspace(0.5, 1.5, c10::multiply_integers(item.sizes));
+    state.push_back(values.to(device, item.type).view(item.sizes));
+  }
+  return state;
+}
+
 std::string StateLayout::describe() const {
   std::string text = "(";
   for (const auto& item : items) {
@@ -155,6 +166,14 @@ Tensors detached(const Tensors& x) {
   result.reserve(x.size());
   for (const auto& tensor : x) result.push_back(tensor.detach());
   return result;
+}
+
+void assign(const at::Tensor& tensor, const at::Tensor& values) {
+  if (at::has_internal_overlap(tensor) != at::MemOverlap::Yes) {
+    tensor.variable_data().copy_(values);
+  } else if (!tensor.equal(values)) {  // an expanded tensor cannot be written
+    tensor.set_data(values.clone().to(tensor.device()));
+  }
 }
 
 std::optional<std::int64_t> Codec::bytes() const { return alike_ ? std::optional(alike_->bytes()) : std::nullopt; }

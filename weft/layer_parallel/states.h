@@ -31,6 +31,8 @@ struct StateLayout {
 
   [[nodiscard]] std::int64_t bytes() const;
   [[nodiscard]] Tensors zeros(at::Device device) const;
+  // Returns values between 0.5 and 1.5, for which more functions are defined than for zeros.
+  [[nodiscard]] Tensors sample(at::Device device) const;
   // Returns text such as "(float32[2, 3], float32[4])".
   [[nodiscard]] std::string describe() const;
   friend bool operator==(const StateLayout&, const StateLayout&) = default;
@@ -46,6 +48,9 @@ void require_state(const Tensors& state, const char* what);
 [[nodiscard]] double norm(const Tensors& x);
 [[nodiscard]] bool finite(const Tensors& x);
 [[nodiscard]] Tensors detached(const Tensors& x);
+// Copies values of the same shape into a tensor. The tensor's version does not change, so graphs that saved it do not
+// notice.
+void assign(const at::Tensor& tensor, const at::Tensor& values);
 
 // Converts states to messages. If all states have one layout, messages omit it; otherwise each contains its layout.
 class Codec {

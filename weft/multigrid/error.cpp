@@ -5,9 +5,8 @@ namespace {
 
 std::string describe(const Fault& fault) {
   return "multigrid: " + fault.activity + " failed on rank " + std::to_string(fault.rank) + ", level " +
-         std::to_string(fault.level) + ", " +
-         (fault.activity == "step" || fault.activity == "residual" ? "step" : "point") + " " +
-         std::to_string(fault.index) + ": " + fault.text;
+         std::to_string(fault.level) + ", " + (fault.is_step() ? "step " : "point ") + std::to_string(fault.index) +
+         ": " + fault.text;
 }
 
 }  // namespace

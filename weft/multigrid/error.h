@@ -16,6 +16,9 @@ struct Fault {
   std::int64_t index = 0;  // point of the level; start of a step
   std::string activity;    // "step", "pack", ...
   std::string text;        // the text of the exception
+
+  // Whether `index` is the start of a step instead of a point.
+  [[nodiscard]] bool is_step() const { return activity == "step" || activity == "residual"; }
 };
 
 // On the failing rank it nests the original exception: use nested_ptr() or std::rethrow_if_nested.

@@ -47,7 +47,7 @@ std::uint64_t signature(const Options& options) {
   add(signature, options.c_weight);
   signature.add(options.cycle).add(options.skip_downcycle).add(options.relax_coarsest_only);
   // Storage and check_finite do not affect messages, so they may differ.
-  signature.add(options.initial_guess).add(options.final_sweep);
+  signature.add(options.initial_guess).add(options.final_sweep).add(options.measure_last_change);
   return signature.value();
 }
 

@@ -58,6 +58,9 @@ struct Options {
   Storage storage = Storage::kAllPoints;
   InitialGuess initial_guess = InitialGuess::kZero;
   FinalSweep final_sweep = FinalSweep::kFC;
+  // Measure the change of the C-points in the final sweep (Statistics::last_change). It costs two norms per C-point and
+  // a reduction. Requires FinalSweep::kFC.
+  bool measure_last_change = false;
   // Throw SolveError with level, step and rank if a state is not finite. WEFT_DEBUG=1 also enables it.
   bool check_finite = false;
   // Records the tasks of this rank; may differ between ranks. Not owned.

@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "weft/multigrid/residual.h"
+
 namespace weft::multigrid {
 namespace {
 
@@ -68,6 +70,14 @@ class Sweep {
   bool sends_;
 };
 
+// The change of a C-point in the final sweep is its residual after the last iteration.
+void measure_change(Solve& solve, const State& before, const State& after, std::int64_t index) {
+  const Place place = solve.hierarchy.place(0, index);
+  const State change = solve.evaluator.combine(1, after, -1, before, place);
+  solve.squared_change = accumulate(TemporalNorm::kTwo, solve.squared_change, solve.evaluator.norm(change, place));
+  solve.largest_norm = accumulate(TemporalNorm::kInfinity, solve.largest_norm, solve.evaluator.norm(after, place));
+}
+
 // Calls access() for the C-points that the final sweep does not compute.
 void access_remaining(Solve& solve, const Level& level) {
   for (std::int64_t index = level.begin(); index < level.end(); ++index) {
@@ -105,7 +115,9 @@ void final_sweep(Solve& solve) {
     solve.evaluator.access(u, solve.hierarchy.place(0, index));
   };
   const auto relax_c_point = [&](std::int64_t index, const State& before) {
-    keep(index, solve.evaluator.step(before, level.rhs(index), solve.hierarchy.step(0, index - 1, true)));
+    const State next = solve.evaluator.step(before, level.rhs(index), solve.hierarchy.step(0, index - 1, true));
+    if (solve.options.measure_last_change) measure_change(solve, level.u(index), next, index);
+    keep(index, next);
   };
   Visitor visitor{nullptr, keep};
   if (solve.options.final_sweep == FinalSweep::kFC) visitor.c_point = relax_c_point;

@@ -18,6 +18,9 @@ struct Solve {
   ProblemEvaluator& evaluator;
   Boundary& boundary;
   State left_value;  // the value before this rank's first fine point in the final sweep
+  // This rank's C-points in the final sweep, with Options::measure_last_change.
+  double squared_change = 0;
+  double largest_norm = 0;
 
   [[nodiscard]] Level& level(int number) { return levels[static_cast<std::size_t>(number)]; }
 };

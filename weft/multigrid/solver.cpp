@@ -30,6 +30,7 @@ struct Solver::Implementation {
   void run(Solve& solve);
   void iterate(Solve& solve);
   void iterate_once(Solve& solve, bool skip_downcycle);
+  void reduce_last_change(Solve& solve);
   void clear(bool keep_c_points) noexcept;
 };
 
@@ -43,13 +44,15 @@ double first_residual(const Statistics& statistics) {
   return 0;
 }
 
-// Whether the iterations are done; sets `converged`.
+// Whether the iterations are done; sets `converged`. A residual of zero converged with any tolerance, but only a
+// tolerance ends the iterations, as in XBraid.
 bool is_done(const Options& options, Statistics& statistics) {
   const std::optional<double>& residual = statistics.residuals.back();
   if (!residual) return false;
-  statistics.converged =
+  const bool small =
       *residual < options.absolute_tolerance || *residual < options.relative_tolerance * first_residual(statistics);
-  return statistics.converged || std::isnan(*residual);  // a NaN residual stays NaN
+  statistics.converged = small || *residual == 0;
+  return small || std::isnan(*residual);  // a NaN residual stays NaN
 }
 
 std::string describe(const TimeHierarchy& hierarchy, std::uint64_t options) {
@@ -103,6 +106,16 @@ void Solver::Implementation::iterate(Solve& solve) {
   // Free coarse levels first: the problem may allocate memory of its own in the final sweep.
   for (std::size_t number = 1; number < levels.size(); ++number) levels[number].clear();
   final_sweep(solve);
+  if (options.measure_last_change && options.final_sweep == FinalSweep::kFC) reduce_last_change(solve);
+}
+
+void Solver::Implementation::reduce_last_change(Solve& solve) {
+  const bool failed = solve.evaluator.failed();
+  const auto changes = transport->reduce(solve.squared_change, takes_maximum(TemporalNorm::kTwo), failed);
+  const auto norms = transport->reduce(solve.largest_norm, takes_maximum(TemporalNorm::kInfinity), failed);
+  const double change = multigrid::finish(TemporalNorm::kTwo, changes->wait().value);
+  const double norm = norms->wait().value;
+  solve.evaluator.statistics().last_change = change == 0 ? 0 : change / norm;
 }
 
 void Solver::Implementation::run(Solve& solve) {

@@ -13,6 +13,9 @@ struct Statistics {
   bool converged = false;
   // The residual of each iteration before its coarse-grid correction; empty if it was not computed.
   std::vector<std::optional<double>> residuals;
+  // The change of the C-points in the final sweep: the 2-norm over time, divided by the largest norm of a C-point. It
+  // estimates the relative error in any setting. Empty without Options::measure_last_change and with a single level.
+  std::optional<double> last_change;
 
   // Differs between ranks.
   std::vector<std::int64_t> steps;  // step evaluations on each level

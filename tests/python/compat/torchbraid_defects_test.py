@@ -176,7 +176,7 @@ def test_backward_uses_the_mask_of_forward() -> None:
     gradient = x.clone().requires_grad_()
     y = m(gradient)
     y.backward(torch.ones_like(y))
-    # The first passes of two networks have the same masks.
+    # network() sets the seed, so the first passes of these networks have the same masks.
     shifted = [network(dropping(nn.Dropout), STEPS, **LEVELS)(x + sign * 1e-6 * direction) for sign in (1, -1)]
     if RANK == 0:
         slope = (shifted[0] - shifted[1]).sum() / 2e-6
@@ -294,13 +294,18 @@ def test_supports_any_number_of_steps(steps: int) -> None:
     assert_same_pass(m, Loop(Dense, steps), batch(3, 4))
 
 
-def test_passes_do_not_consume_random_numbers() -> None:
-    m, x = network(dropping(nn.Dropout), STEPS, **LEVELS), batch(3, 4)
+@pytest.mark.parametrize("random", [False, True])
+def test_a_pass_draws_one_random_number_if_its_layers_are_random(random: bool) -> None:
+    m, x = network(dropping(nn.Dropout) if random else Dense, STEPS, **LEVELS), batch(3, 4)
     before = torch.get_rng_state()
     m.setCFactor(3)
     m(x).backward(x)
     m.buildSequentialOnRoot()
-    assert torch.equal(torch.get_rng_state(), before)
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    if random:
+        torch.empty((), dtype=torch.int64).random_()
+    assert torch.equal(torch.get_rng_state(), after)
 
 
 class Unpicklable(Dense):

@@ -1,0 +1,150 @@
+"""A pass through a LayerParallel network: the functions that the library calls in forward and in backward."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from . import _call_site
+from ._module_state import Place, update_copy
+from ._sharing import BufferUpdates, SharedBuffers
+from ._solve import SolveStatistics
+
+if TYPE_CHECKING:
+    from .layer_parallel import LayerParallel, State
+
+
+class HeldLayer:
+    """A layer on this rank: its own, or a copy of another rank's."""
+
+    __slots__ = ("buffers", "module", "shared", "takes_dt")
+
+    def __init__(self, module: nn.Module, form: str, shared: list[tuple[str, nn.Module]]) -> None:
+        self.module = module
+        self.takes_dt = form == "step"
+        self.buffers: list[Place] = [(part._buffers, name) for part in module.modules() for name in part._buffers]
+        self.shared = shared
+
+
+class Pass:
+    """Owned by the pass and its graph. It refers to the network only during forward, so that a graph that is still
+    alive does not keep the network alive."""
+
+    def __init__(self, network: LayerParallel, x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._network: LayerParallel | None = network
+        self._x = x
+        self._layers = network._held
+        self._library = network._network
+        self._warned = network._warned
+        self.coarsen, self.refine = network._transfers
+        self.guess = network._guess
+        self.plain = network._plain
+        self.updates: BufferUpdates = {}
+        self.assigned: list[int] = []
+        self.extras: list[Tensor] = []
+        self.leaves: list[Tensor] = []
+        self._args, self._kwargs = (args, kwargs) if self.plain else self._separate(args, kwargs)
+
+    def _separate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Replaces tensors that require grad by leaves. Their own graphs and hooks are not part of the solve."""
+        if not args and not kwargs:
+            return args, kwargs
+        values, structure = tree_flatten((args, kwargs))
+        for i, value in enumerate(values):
+            if isinstance(value, Tensor) and value.requires_grad:
+                self.extras.append(value)
+                values[i] = value.detach().requires_grad_()
+                self.leaves.append(values[i])
+        return tree_unflatten(values, structure)
+
+    # ---- called by the library
+
+    def begin(self) -> Any:
+        assert self._network is not None
+        self._network._follow_changes()
+        return self._x
+
+    def evaluate(self, number: int, x: State, dt: float, keep: bool) -> State:
+        layer = self._layers[number]
+        if not layer.buffers:
+            return self._call(layer, x, dt)
+        if keep and layer.shared and not self.plain:
+            return self._call_sharing(number, layer, x, dt)
+        before = [place[name] for place, name in layer.buffers]
+        try:
+            return self._call(layer, x, dt)
+        finally:
+            for (place, name), buffer in zip(layer.buffers, before, strict=True):
+                if place.get(name) is not buffer:  # the layer assigned another tensor
+                    if keep:
+                        self.assigned.append(number)
+                    else:
+                        place[name] = buffer
+
+    def _call(self, layer: HeldLayer, x: State, dt: float) -> State:
+        if layer.takes_dt:
+            return layer.module(x, dt, *self._args, **self._kwargs)
+        return layer.module(x, *self._args, **self._kwargs)
+
+    def _call_sharing(self, number: int, layer: HeldLayer, x: State, dt: float) -> State:
+        buffers = SharedBuffers(layer.shared)
+        try:
+            y = self._call(layer, x, dt)
+            self.updates[number] = buffers.take_changes()
+        except BaseException:
+            buffers.restore()
+            raise
+        return y
+
+    def describe(self, number: int) -> bytes:
+        assert self._network is not None
+        return self._network._lent[number].describe(self._layers[number].module)
+
+    def update(self, number: int, description: bytes) -> None:
+        assert self._network is not None
+        copy = self._layers[number].module
+        updated = update_copy(copy, description)
+        if updated is not copy:
+            self._network._replace_copy(number, updated)
+
+    def solved(self, backward: bool) -> None:
+        direction = "backward" if backward else "forward"
+        if direction in self._warned:
+            return
+        statistics = SolveStatistics(direction, **self._library.statistics()[int(backward)])
+        if statistics.stalled:
+            self._warned.add(direction)
+            warnings.warn(_warning(direction, statistics), stacklevel=_depth_of_caller())
+
+    def end(self) -> None:
+        """Called at the end of forward."""
+        self._network = self._x = None
+
+
+def _warning(direction: str, statistics: SolveStatistics) -> str:
+    change, known = statistics.last_change, statistics.known
+    if change is None or not math.isfinite(change):
+        return (
+            f"weft: the {direction} solve of LayerParallel did not converge: a state is NaN or infinite; check the "
+            "layers and the initial guess (WEFT_DEBUG=1 reports the step at which it appears)"
+        )
+    history = f", residuals from {known[0]:.3g} to {known[-1]:.3g}" if len(known) > 1 else ""
+    return (
+        f"weft: the {direction} solve of LayerParallel did not converge: after {statistics.iterations} iterations its "
+        f"last sweep still changed the states by {change:.0%}{history}. The "
+        f"{'gradients' if direction == 'backward' else 'output'} may be wrong by as much; "
+        "use more iterations, fewer levels, a smaller cfactor or a smaller tf"
+    )
+
+
+def _depth_of_caller() -> int:
+    """Returns the stacklevel of the user's frame, below those of torch and weft."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and _call_site.is_own(frame.f_code.co_filename):
+        frame, depth = frame.f_back, depth + 1
+    return depth
