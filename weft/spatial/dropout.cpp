@@ -16,7 +16,6 @@ namespace {
 using at::Tensor;
 using partition::Box;
 using partition::scramble;
-using Sizes = std::vector<std::int64_t>;
 
 // Scrambles twice, so that adjacent counters and seeds are independent.
 class Coin {
@@ -99,7 +98,7 @@ std::int64_t mask_seed(std::uint64_t layer_seed, std::uint64_t step) {
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
   m.def("tile_dropout", [](const Tensor& x, const LayoutPtr& layout, double p, std::int64_t seed, bool channels) {
-    return dropout(DistTensor{x, layout}, p, seed, channels).local;
+    return unpacked(dropout(DistTensor{x, layout}, p, seed, channels));
   });
   m.def("seeded_dropout", [](const Tensor& x, double p, std::int64_t seed) { return dropout(x, p, seed); });
   m.def("draw_dropout_seed",

@@ -19,7 +19,6 @@ namespace {
 
 using at::Tensor;
 using partition::Window;
-using Sizes = std::vector<std::int64_t>;
 
 std::vector<Window> windows_for(const DistTensor& x, const PoolingOptions& options) {
   x.validate();
@@ -27,7 +26,7 @@ std::vector<Window> windows_for(const DistTensor& x, const PoolingOptions& optio
 }
 
 // A dilated window at an edge may contain no cell of a small field. torch then accesses memory out of bounds.
-void require_cells(const std::vector<Window>& windows, const std::vector<std::int64_t>& shape) {
+void require_cells(const std::vector<Window>& windows, const Sizes& shape) {
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const Window& w = windows[i];
     for (std::int64_t o = 0; w.dilation > shape[i] && o < w.outputs(shape[i]); ++o) {
@@ -59,8 +58,7 @@ Sizes strides(const std::vector<Window>& windows) {
 template <class Pool>
 DistTensor pooled(const DistTensor& x, const Halo& halo, double fill, Pool&& pool) {
   const Tensor padded = halo_exchange(x.local, halo.plan, fill);
-  Sizes sizes = x.local.sizes().slice(0, static_cast<std::size_t>(x.leading())).vec();
-  for (const auto& range : halo.outputs->tile().ranges) sizes.push_back(range.size());
+  const Sizes sizes = halo.outputs->local_sizes(x.leading_sizes());
   if (c10::multiply_integers(sizes) == 0) return {nothing_like(padded, sizes), halo.outputs};
   return {pool(padded), halo.outputs};
 }
@@ -107,15 +105,12 @@ Tensor averages(const Tensor& sum, const DistTensor& x, const Halo& halo, const 
 }  // namespace
 
 std::vector<Window> windows_of(std::size_t dims, const PoolingOptions& options) {
-  const Sizes kernel = for_each_dim(options.kernel, dims, "kernel_size");
-  const Sizes stride = options.stride.empty() ? kernel : for_each_dim(options.stride, dims, "stride");
-  const Sizes padding = for_each_dim(options.padding, dims, "padding");
-  const Sizes dilation = for_each_dim(options.dilation, dims, "dilation");
-  std::vector<Window> windows;
-  for (std::size_t i = 0; i < dims; ++i) {
-    TORCH_CHECK_VALUE(2 * padding[i] <= kernel[i], "weft: expected padding of at most half the kernel size ", kernel[i],
-                      ", got ", padding[i]);
-    windows.push_back({kernel[i], stride[i], padding[i], padding[i], dilation[i], options.ceil_mode});
+  auto windows = windows_of(dims, options.kernel, options.stride.empty() ? options.kernel : options.stride,
+                            options.padding, options.dilation);
+  for (Window& window : windows) {
+    TORCH_CHECK_VALUE(2 * window.padding_lo <= window.kernel, "weft: expected padding of at most half the kernel size ",
+                      window.kernel, ", got ", window.padding_lo);
+    window.ceil_mode = options.ceil_mode;
   }
   return windows;
 }
@@ -157,32 +152,23 @@ DistTensor norm_pool(const DistTensor& x, double p, const PoolingOptions& option
   return {sum.masked_fill(nothing, 1).pow(1 / p).masked_fill(nothing, 0), means.layout};
 }
 
-namespace {
-
-Tiled max_pool_op(const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding, Sizes dilation,
-                  bool ceil_mode) {
-  return unpacked(max_pool({x, layout}, {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation),
-                                         ceil_mode, true, std::nullopt}));
-}
-
-Tiled avg_pool_op(const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding, bool ceil_mode,
-                  bool count_include_pad, std::optional<std::int64_t> divisor) {
-  return unpacked(average_pool(
-      {x, layout},
-      {std::move(kernel), std::move(stride), std::move(padding), {1}, ceil_mode, count_include_pad, divisor}));
-}
-
-Tiled lp_pool_op(const Tensor& x, const LayoutPtr& layout, double p, Sizes kernel, Sizes stride, bool ceil_mode) {
-  return unpacked(
-      norm_pool({x, layout}, p, {std::move(kernel), std::move(stride), {0}, {1}, ceil_mode, true, std::nullopt}));
-}
-
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
-  m.def("tile_max_pool", &max_pool_op);
-  m.def("tile_avg_pool", &avg_pool_op);
-  m.def("tile_lp_pool", &lp_pool_op);
+  m.def("tile_max_pool", [](const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding,
+                            Sizes dilation, bool ceil_mode) {
+    return unpacked(max_pool(
+        {x, layout}, {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation), ceil_mode}));
+  });
+  m.def("tile_avg_pool", [](const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding,
+                            bool ceil_mode, bool count_include_pad, std::optional<std::int64_t> divisor) {
+    return unpacked(average_pool(
+        {x, layout},
+        {std::move(kernel), std::move(stride), std::move(padding), {1}, ceil_mode, count_include_pad, divisor}));
+  });
+  m.def("tile_lp_pool",
+        [](const Tensor& x, const LayoutPtr& layout, double p, Sizes kernel, Sizes stride, bool ceil_mode) {
+          return unpacked(norm_pool({x, layout}, p, {std::move(kernel), std::move(stride), {0}, {1}, ceil_mode}));
+        });
 }
 
-}  // namespace
 }  // namespace weft::spatial

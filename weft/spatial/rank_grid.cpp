@@ -8,7 +8,7 @@ namespace weft::spatial {
 namespace {
 
 // Checks that all ranks pass the same grid; otherwise all throw.
-partition::Grid agreed_grid(const CommunicatorPtr& comm, std::vector<std::int64_t> extents) {
+partition::Grid agreed_grid(const CommunicatorPtr& comm, Sizes extents) {
   collective::CollectiveCall talk("rank_grid", comm->id());
   const at::IntArrayRef given(extents);
   talk.check([&] {
@@ -27,10 +27,10 @@ partition::Grid agreed_grid(const CommunicatorPtr& comm, std::vector<std::int64_
 
 }  // namespace
 
-RankGrid::RankGrid(const CommunicatorPtr& comm, std::vector<std::int64_t> extents)
+RankGrid::RankGrid(const CommunicatorPtr& comm, Sizes extents)
     : grid_(agreed_grid(comm, std::move(extents))), comm_(Communicator::over(comm->origin(), "tiles")) {}
 
-const Route& RankGrid::route(const std::vector<std::int64_t>& key, const std::function<Route()>& make) {
+const Route& RankGrid::route(const Sizes& key, const std::function<Route()>& make) {
   const std::lock_guard lock(mutex_);
   const auto found = routes_.find(key);
   if (found != routes_.end()) return found->second;

@@ -1,6 +1,7 @@
 #include "weft/spatial/share.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -82,6 +83,22 @@ std::vector<Tensor> share(const std::vector<Tensor>& weights, const Communicator
   for (const Tensor& weight : weights) shared.push_back(weight.detach());
   collective::record("share", comm, weights, shared, ShareAdjoint{}, call.on_tape());
   return shared;
+}
+
+Tensor matching(const Tensor& weight, const Tensor& x) {
+  return x.is_meta() ? at::empty_like(weight.detach(), weight.options().device(at::kMeta)) : weight;
+}
+
+Affine share(const OptionalTensor& weight, const OptionalTensor& bias, const DistTensor& x) {
+  std::vector<Tensor> given;
+  for (const OptionalTensor* tensor : {&weight, &bias}) {
+    if (*tensor && (*tensor)->defined()) given.push_back(matching(**tensor, x.local));
+  }
+  const auto shared = share(given, x.layout->comm());
+  Affine result;
+  if (weight && weight->defined()) result.weight = shared.front();
+  if (bias && bias->defined()) result.bias = shared.back();
+  return result;
 }
 
 Tensor counted_once(const Tensor& x, const CommunicatorPtr& comm) {

@@ -131,7 +131,7 @@ std::string text_of(const Sizes& sizes) {
   return text;
 }
 
-std::int64_t saturating_product(std::initializer_list<std::int64_t> factors) {
+std::int64_t saturating_product(const Sizes& factors) {
   std::int64_t product = 1;
   for (const std::int64_t factor : factors) {
     if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<std::int64_t>::max();
@@ -153,11 +153,9 @@ bool can_name_a_file(const std::string& name) {
 }
 
 std::int64_t Extent::values() const {
-  std::int64_t count = maps;
-  for (const std::int64_t size : shape) {
-    if (__builtin_mul_overflow(count, size, &count)) return std::numeric_limits<std::int64_t>::max();
-  }
-  return count;
+  Sizes factors{maps};
+  factors.insert(factors.end(), shape.begin(), shape.end());
+  return saturating_product(factors);
 }
 
 std::string Extent::describe() const {

@@ -78,11 +78,9 @@ Parameters convolutions(const ResidualStackSettings& settings, const LayerContex
   auto generator = layer_generator(context.seed, context.number);
   Parameters all;
   for (std::int64_t i = 0; i < settings.depth(); ++i) {
-    const std::string name = context.spec.name + "." + std::to_string(i);
-    all.push_back(spatial::nn::whole_parameter(name + ".weight",
-                                               initial_weights(settings.init, shape, fan_in, context.type, generator)));
-    all.push_back(spatial::nn::whole_parameter(name + ".bias",
-                                               initial_biases(settings.init, maps, fan_in, context.type, generator)));
+    const auto one = drawn_filters(context.spec.name + "." + std::to_string(i), {maps, true, settings.init}, shape,
+                                   fan_in, context.type, generator);
+    all.insert(all.end(), one.begin(), one.end());
   }
   return all;
 }

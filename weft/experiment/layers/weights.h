@@ -41,6 +41,10 @@ struct WeightSettings {
 [[nodiscard]] std::vector<spatial::nn::Parameter> drawn_filters(const LayerContext& context,
                                                                 const WeightSettings& settings, const Sizes& shape,
                                                                 std::int64_t fan_in);
+// The same for parameters that are called `name`, with the numbers of `generator`.
+[[nodiscard]] std::vector<spatial::nn::Parameter> drawn_filters(const std::string& name, const WeightSettings& settings,
+                                                                const Sizes& shape, std::int64_t fan_in,
+                                                                at::ScalarType type, at::Generator& generator);
 // Returns the bias among `parameters`, which are weight and perhaps bias.
 [[nodiscard]] std::optional<at::Tensor> bias_of(const std::vector<spatial::nn::Parameter>& parameters);
 

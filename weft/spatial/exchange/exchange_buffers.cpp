@@ -37,7 +37,7 @@ std::vector<Message> messages(const std::vector<Piece>& pieces, const Tensor& li
   return result;
 }
 
-std::vector<std::int64_t> leading_of(const Tensor& x, const std::vector<Piece>& pieces) {
+Sizes leading_of(const Tensor& x, const std::vector<Piece>& pieces) {
   const std::size_t dims = pieces.empty() ? 0 : pieces[0].steps.size();
   return x.sizes().slice(0, static_cast<std::size_t>(x.dim()) - dims).vec();
 }
