@@ -127,6 +127,12 @@ std::vector<Window> windows_of(std::size_t dims, at::IntArrayRef kernel, at::Int
   return windows;
 }
 
+Sizes numbers_of(const std::vector<Window>& windows, std::int64_t Window::* number) {
+  Sizes result;
+  for (const Window& window : windows) result.push_back(window.*number);
+  return result;
+}
+
 Sizes for_each_dim(at::IntArrayRef given, std::size_t dims, const char* what) {
   if (given.size() == 1) return Sizes(dims, given[0]);
   TORCH_CHECK_VALUE(given.size() == dims, "weft: expected one or ", dims, " values for ", what, ", got ", given);

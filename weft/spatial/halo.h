@@ -51,6 +51,9 @@ template <class Needed>
                                                         at::IntArrayRef stride, at::IntArrayRef padding,
                                                         at::IntArrayRef dilation = 1);
 
+// Returns one number of each window, e.g. numbers_of(windows, &Window::stride).
+[[nodiscard]] Sizes numbers_of(const std::vector<partition::Window>& windows, std::int64_t partition::Window::* number);
+
 // Expands one value to `dims` values. Throws (TORCH_CHECK) an error that names `what` for other lengths.
 [[nodiscard]] Sizes for_each_dim(at::IntArrayRef given, std::size_t dims, const char* what);
 

@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "weft/spatial/dispatch.h"
 #include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
@@ -57,11 +59,8 @@ Tensor windows_of(Tensor x, const Filter& filter) {
   }
   // Permutes [batch, in, places..., kernel...] to [places..., batch, in, kernel...].
   const auto dims = static_cast<std::int64_t>(filter.dims());
-  Sizes order;
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(2 + i);
-  order.push_back(0);
-  order.push_back(1);
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(2 + dims + i);
+  Sizes order = dims_between(2, 2 + 2 * dims);
+  order.insert(order.begin() + dims, {0, 1});
   const std::int64_t batch = x.size(0);
   return x.permute(order).reshape({filter.places, batch, filter.taps()});
 }
@@ -73,9 +72,8 @@ Tensor tile_of_windows(const Tensor& windows, const Filter& filter, std::int64_t
   sizes.push_back(batch);
   sizes.push_back(filter.channels_in);
   sizes.insert(sizes.end(), filter.kernel.begin(), filter.kernel.end());
-  Sizes order{dims, dims + 1};
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(i);
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(dims + 2 + i);
+  Sizes order = dims_between(0, 2 * dims + 2);
+  std::rotate(order.begin(), order.begin() + dims, order.begin() + dims + 2);
   Tensor x = windows.view(sizes).permute(order);
   for (std::int64_t i = dims; i-- > 0;) {
     const auto at = static_cast<std::size_t>(i);

@@ -20,11 +20,6 @@ namespace {
 using at::Tensor;
 using partition::Window;
 
-std::vector<Window> windows_for(const DistTensor& x, const PoolingOptions& options) {
-  x.validate();
-  return windows_of(x.dims(), options);
-}
-
 // A dilated window at an edge may contain no cell of a small field. torch then accesses memory out of bounds.
 void require_cells(const std::vector<Window>& windows, const Sizes& shape) {
   for (std::size_t i = 0; i < windows.size(); ++i) {
@@ -38,20 +33,6 @@ void require_cells(const std::vector<Window>& windows, const Sizes& shape) {
                         " cells are too few for dilation ", w.dilation);
     }
   }
-}
-
-template <class Get>
-Sizes each(const std::vector<Window>& windows, Get&& get) {
-  Sizes result;
-  for (const Window& window : windows) result.push_back(get(window));
-  return result;
-}
-
-Sizes kernels(const std::vector<Window>& windows) {
-  return each(windows, [](const Window& w) { return w.kernel; });
-}
-Sizes strides(const std::vector<Window>& windows) {
-  return each(windows, [](const Window& w) { return w.stride; });
 }
 
 // Calls `pool` with the padded tile unless this rank has no results.
@@ -70,9 +51,11 @@ Tensor sums(const Tensor& x, const std::vector<Window>& windows, const Sizes& pa
                             true, 1)
           .squeeze(-2);
     case 2:
-      return at::avg_pool2d(x, kernels(windows), strides(windows), padding, false, true, 1);
+      return at::avg_pool2d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            false, true, 1);
     default:
-      return at::avg_pool3d(x, kernels(windows), strides(windows), padding, false, true, 1);
+      return at::avg_pool3d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            false, true, 1);
   }
 }
 
@@ -116,19 +99,23 @@ std::vector<Window> windows_of(std::size_t dims, const PoolingOptions& options) 
 }
 
 Tensor largest(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
-  const Sizes dilation = each(windows, [](const Window& w) { return w.dilation; });
+  const Sizes dilation = numbers_of(windows, &Window::dilation);
   switch (windows.size()) {
     case 1:
-      return at::max_pool1d(x, kernels(windows), strides(windows), padding, dilation);
+      return at::max_pool1d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            dilation);
     case 2:
-      return at::max_pool2d(x, kernels(windows), strides(windows), padding, dilation);
+      return at::max_pool2d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            dilation);
     default:
-      return at::max_pool3d(x, kernels(windows), strides(windows), padding, dilation);
+      return at::max_pool3d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            dilation);
   }
 }
 
 DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
-  const auto windows = windows_for(x, options);
+  x.validate();
+  const auto windows = windows_of(x.dims(), options);
   require_cells(windows, x.layout->shape());
   const Halo halo = halo_of(x.layout, windows);
   return pooled(x, halo, -std::numeric_limits<double>::infinity(),
@@ -137,7 +124,8 @@ DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
 
 DistTensor average_pool(const DistTensor& x, const PoolingOptions& options) {
   TORCH_CHECK_VALUE(!options.divisor || *options.divisor != 0, "weft: expected a divisor other than 0");
-  const auto windows = windows_for(x, options);
+  x.validate();
+  const auto windows = windows_of(x.dims(), options);
   const Halo halo = halo_of(x.layout, windows);
   return pooled(x, halo, 0, [&](const Tensor& padded) {
     return averages(sums(padded, windows, halo.native_padding), x, halo, windows, options);

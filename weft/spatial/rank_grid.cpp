@@ -9,15 +9,15 @@ namespace {
 
 // Checks that all ranks pass the same grid; otherwise all throw.
 partition::Grid agreed_grid(const CommunicatorPtr& comm, Sizes extents) {
-  collective::CollectiveCall talk("rank_grid", comm->id());
+  collective::CollectiveCall call("rank_grid", comm->id());
   const at::IntArrayRef given(extents);
-  talk.check([&] {
+  call.check([&] {
     const partition::Grid grid(extents);
     TORCH_CHECK_VALUE(grid.size() == comm->size(), "weft: a grid of ", grid.describe(), " takes ", grid.size(),
                       " ranks, but '", comm->name(), "' has ", comm->size(), ". Start ", grid.size(),
                       " with mpirun -n ", grid.size(), ", or change the grid.");
   });
-  talk.agree(collective::Signature("rank_grid").add(given), 0, [&] {
+  call.agree(collective::Signature("rank_grid").add(given), 0, [&] {
     std::ostringstream text;
     text << "rank_grid(" << given << ")";
     return text.str();

@@ -83,11 +83,9 @@ Windows windows_of_numbers(const Sizes& numbers, std::size_t dims) {
 }
 
 RegionLayer convolution_layer(Windows windows, std::int64_t groups) {
-  Kernel kernel{.groups = groups};
-  for (const Window& window : windows) {
-    kernel.stride.push_back(window.stride);
-    kernel.dilation.push_back(window.dilation);
-  }
+  const Kernel kernel{.stride = numbers_of(windows, &Window::stride),
+                      .dilation = numbers_of(windows, &Window::dilation),
+                      .groups = groups};
   const auto apply = [kernel](const Tensor& x, const std::vector<Tensor>& weights, const Sizes& native_padding) {
     Kernel own = kernel.padded_by(native_padding);
     own.weight = weights[0];

@@ -43,8 +43,8 @@ Tensor representative(const std::vector<Tensor>& weights) {
 }
 
 void agree(const std::vector<Tensor>& weights, const CommunicatorPtr& comm) {
-  collective::CollectiveCall talk("share", comm->id());
-  talk.check([&] {
+  collective::CollectiveCall call("share", comm->id());
+  call.check([&] {
     for (const Tensor& weight : weights) {
       collective::require_communicable(weight);
       TORCH_CHECK(weight.scalar_type() == weights[0].scalar_type(), "weft: expected weights of one type, got ",
@@ -53,7 +53,7 @@ void agree(const std::vector<Tensor>& weights, const CommunicatorPtr& comm) {
   });
   collective::Signature signature("share");
   for (const Tensor& weight : weights) signature.add(weight);
-  talk.agree(signature, 0, [&] {
+  call.agree(signature, 0, [&] {
     std::string text = "share(";
     for (const Tensor& weight : weights) text += collective::describe(weight) + " ";
     return text + ")";
@@ -117,9 +117,9 @@ DistTensor retile(const Tensor& whole, const LayoutPtr& layout, std::source_loca
   const mpi::OperationScope scope("retile", comm.get(), where);
   collective::GradientCall call(whole);
   {
-    collective::CollectiveCall talk("retile", comm->id());
-    talk.check([&] { static_cast<void>(tile_of(whole.detach(), layout)); });
-    talk.agree(collective::Signature("retile").add(whole), 0,
+    collective::CollectiveCall agreement("retile", comm->id());
+    agreement.check([&] { static_cast<void>(tile_of(whole.detach(), layout)); });
+    agreement.agree(collective::Signature("retile").add(whole), 0,
                [&] { return "retile(" + collective::describe(whole) + ")"; });
   }
   const Tensor tile = tile_of(whole.detach(), layout).local.clone();

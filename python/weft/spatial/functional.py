@@ -62,19 +62,8 @@ def conv(
     copies the tile and its halo into one buffer; "auto" selects the cheaper one.
     """
     before, behind = paddings(padding, weight.shape[2:], dilation, stride, x.layout.dims)
-    return _tiled(
-        x,
-        _ops.tile_conv,
-        weight,
-        bias,
-        as_list(stride),
-        before,
-        behind,
-        as_list(dilation),
-        groups,
-        padding_mode,
-        edges,
-    )
+    geometry = (as_list(stride), before, behind, as_list(dilation), groups)
+    return _tiled(x, _ops.tile_conv, weight, bias, *geometry, padding_mode, edges)
 
 
 def conv_transpose(

@@ -1,6 +1,7 @@
 """torch.nn's layers for tensors in tiles: the same constructors, the same parameters, the same state_dict.
 
-Each layer takes a DistTensor. A plain tensor, which every rank must hold whole, is passed to torch's layer.
+Each layer takes a DistTensor. A plain tensor, which every rank must hold whole, is passed to torch's layer. Layers that
+torch.nn computes through functions of ``functional`` need no class here; parallelize keeps them.
 """
 
 from __future__ import annotations
@@ -33,19 +34,6 @@ class Conv2d(_Conv, nn.Conv2d): ...
 class Conv3d(_Conv, nn.Conv3d): ...
 
 
-# These layers of torch call functions that support tensors in tiles.
-ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
-InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d
-MaxPool1d, MaxPool2d, MaxPool3d = nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d
-AvgPool1d, AvgPool2d, AvgPool3d = nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d
-LPPool1d, LPPool2d, LPPool3d = nn.LPPool1d, nn.LPPool2d, nn.LPPool3d
-AdaptiveAvgPool1d, AdaptiveAvgPool2d = nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d
-AdaptiveAvgPool3d, AdaptiveMaxPool1d = nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool1d
-AdaptiveMaxPool2d, AdaptiveMaxPool3d = nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d
-Upsample, GroupNorm, LayerNorm = nn.Upsample, nn.GroupNorm, nn.LayerNorm
-CrossEntropyLoss, MSELoss = nn.CrossEntropyLoss, nn.MSELoss
-
-
 class L2Pool(nn.Module):
     """The square root of the sum of squares in each window; its gradient at 0 is 0."""
 
@@ -55,31 +43,6 @@ class L2Pool(nn.Module):
 
     def forward(self, x: DistTensor) -> DistTensor:
         return S.l2_pool(x, self.kernel_size, self.stride, self.ceil_mode)
-
-
-class _BatchNorm:
-    def forward(self: Any, x: Any) -> Any:
-        if not isinstance(x, DistTensor):
-            return super().forward(x)  # type: ignore[misc]
-        average = 0.0 if self.momentum is None else self.momentum
-        counts = self.training and self.track_running_stats and self.num_batches_tracked is not None
-        if counts and x.device.type != "meta":
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                average = 1.0 / float(self.num_batches_tracked)
-        training = self.training or self.running_mean is None
-        tracked = not self.training or self.track_running_stats
-        mean, var = (self.running_mean, self.running_var) if tracked else (None, None)
-        return S.batch_norm(x, mean, var, self.weight, self.bias, training, average, self.eps)
-
-
-class BatchNorm1d(_BatchNorm, nn.BatchNorm1d): ...
-
-
-class BatchNorm2d(_BatchNorm, nn.BatchNorm2d): ...
-
-
-class BatchNorm3d(_BatchNorm, nn.BatchNorm3d): ...
 
 
 class _Dropout:

@@ -21,7 +21,7 @@ __all__ = ["SplitNetwork", "parallelize"]
 # Layers that parallelize replaces; other layers call functions that support tiles.
 SWAPS: dict[type, Any] = {
     getattr(nn, name): getattr(layers, name)
-    for name in "Conv1d Conv2d Conv3d BatchNorm1d BatchNorm2d BatchNorm3d Dropout Dropout1d Dropout2d Dropout3d".split()
+    for name in "Conv1d Conv2d Conv3d Dropout Dropout1d Dropout2d Dropout3d".split()
 }
 
 
@@ -198,6 +198,9 @@ class _Propagation(fx.Interpreter):
         shared = (getattr(module, name, None) for module in network.modules() for name in ("layout", "grid"))
         without_data = copy.deepcopy(network, {id(value): value for value in shared if value is not None})
         super().__init__(without_data.to("meta"))
+        for module in without_data.modules():
+            if getattr(module, "num_batches_tracked", None) is not None:
+                module.num_batches_tracked = torch.tensor(0)  # batch normalization reads it as a number
         self.smallest_tile = smallest_tile
         self.rows: list[Row] = []
         self.gathered: list[str] = []

@@ -1,6 +1,7 @@
 #include "weft/experiment/file/sizes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <set>
@@ -45,10 +46,8 @@ bool is_of_a_stack(const std::string& name, const std::map<std::string, std::int
   if (dot == std::string::npos) return false;
   const auto stack = depths.find(name.substr(0, dot));
   const std::string number = name.substr(dot + 1);
-  const bool digits =
-      !number.empty() && number.size() < 10 && number.find_first_not_of("0123456789") == std::string::npos;
-  return stack != depths.end() && digits && std::stoll(number) < stack->second &&
-         number == std::to_string(std::stoll(number));
+  const std::int64_t index = std::strtoll(number.c_str(), nullptr, 10);  // 0 if it is not a number
+  return stack != depths.end() && index >= 0 && index < stack->second && number == std::to_string(index);
 }
 
 // Layer names must be unique, because checkpoints store weights by layer name.

@@ -31,8 +31,10 @@ class KernelSettings : public LayerSettings {
 
   // Draws weights of the sizes [first, second, kernel...]. Like torch, the fan-in counts all but the first size.
   [[nodiscard]] BuiltLayer build_kernel(const LayerContext& context, std::int64_t first, std::int64_t second) const {
-    const auto parameters = drawn_filters(context, weights_, {first, second, window_.kernel[0], window_.kernel[1]},
-                                          second * window_.cells());
+    const Sizes shape{first, second, window_.kernel[0], window_.kernel[1]};
+    auto generator = layer_generator(context.seed, context.number);
+    const auto parameters =
+        drawn_filters(context.spec.name, weights_, shape, second * window_.cells(), context.type, generator);
     const auto layer = convolution(parameters[0].value, bias_of(parameters));
     layer->set_parameters(parameters);
     return {with_activation(layer, activation_), context.mesh.layout(context.sizes.out.shape)};

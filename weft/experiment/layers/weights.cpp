@@ -80,12 +80,6 @@ at::Tensor initial_biases(const WeightInit& init, std::int64_t count, std::int64
   return at::full({count}, init.bias, at::TensorOptions().dtype(type));
 }
 
-std::vector<spatial::nn::Parameter> drawn_filters(const LayerContext& context, const WeightSettings& settings,
-                                                  const Sizes& shape, std::int64_t fan_in) {
-  auto generator = layer_generator(context.seed, context.number);
-  return drawn_filters(context.spec.name, settings, shape, fan_in, context.type, generator);
-}
-
 std::vector<spatial::nn::Parameter> drawn_filters(const std::string& name, const WeightSettings& settings,
                                                   const Sizes& shape, std::int64_t fan_in, at::ScalarType type,
                                                   at::Generator& generator) {

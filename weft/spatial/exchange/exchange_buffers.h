@@ -44,9 +44,9 @@ class ExchangeBuffers {
  private:
   void bind(mpi::CommView channel, int tag);
 
+  Sizes leading_;
   std::vector<Message> outgoing_;
   std::vector<Message> incoming_;
-  Sizes leading_;
   std::int64_t dim_;  // dimensions of the tensors, because [2, 3, ...] and [2, ...] with three rows start alike
   at::TensorOptions options_;
   std::unique_ptr<mpi::PersistentExchange> requests_;

@@ -52,6 +52,7 @@ class Layer {
   // Returns the layer as a halo region over `dims` dimensions runs it; none if the layer ends a region.
   [[nodiscard]] virtual std::optional<RegionLayer> region_layer(std::size_t /*dims*/) const { return std::nullopt; }
 
+  // Sets the result of parameters().
   void set_parameters(std::vector<Parameter> parameters) { parameters_ = std::move(parameters); }
 
  protected:

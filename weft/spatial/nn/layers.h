@@ -18,17 +18,18 @@ namespace weft::spatial::nn {
 [[nodiscard]] LayerPtr on_tiles(std::string name, std::function<Activations(const DistTensor&)> function,
                                 std::function<std::optional<RegionLayer>(std::size_t)> region_layer = nullptr);
 
+// Return layers with the functions of these names in weft/spatial. Their forward() is collective.
 [[nodiscard]] LayerPtr convolution(const at::Tensor& weight, const OptionalTensor& bias,
                                    const ConvolutionOptions& options);
 [[nodiscard]] LayerPtr transposed_convolution(const at::Tensor& weight, const OptionalTensor& bias,
                                               const TransposedConvolutionOptions& options);
 [[nodiscard]] LayerPtr max_pool(const PoolingOptions& options);
-// `function` computes each cell from the same cell of its input.
+// Returns an elementwise layer: `function` computes each cell from the same cell of its input.
 [[nodiscard]] LayerPtr elementwise(std::function<at::Tensor(const at::Tensor&)> function);
-// Masks derive from `seed`, which must be the same on all ranks, and ForwardContext::step.
+// Returns a dropout layer. Masks derive from `seed`, which must be the same on all ranks, and ForwardContext::step.
 [[nodiscard]] LayerPtr dropout(double p, std::uint64_t seed, bool whole_channels = false);
-// A fully connected layer. `weight` holds the columns of this rank's inputs. With `outputs` each rank gets its part of
-// the outputs, and `bias` holds that part; without it every rank gets all outputs.
+// Returns a fully connected layer. Its forward() is collective. `weight` holds the columns of this rank's inputs. With
+// `outputs` each rank gets its part of the outputs, and `bias` holds that part; without it every rank gets all outputs.
 [[nodiscard]] LayerPtr linear(const at::Tensor& weight, const OptionalTensor& bias, const LayoutPtr& outputs = nullptr);
 
 }  // namespace weft::spatial::nn

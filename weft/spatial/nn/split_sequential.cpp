@@ -11,6 +11,7 @@
 #include "weft/collective/autograd/fake_kernel.h"
 #include "weft/collective/broadcast.h"
 #include "weft/spatial/dropout.h"
+#include "weft/spatial/linear.h"
 #include "weft/spatial/nn/block.h"
 #include "weft/spatial/nn/halo_region.h"
 #include "weft/spatial/nn/layers.h"
@@ -91,7 +92,7 @@ LayerPtr SplitSequential::split_linear(const ModulePtr& module) {
   const auto own = std::dynamic_pointer_cast<torch::nn::LinearImpl>(module);
   auto split = std::make_shared<SplitLinear>(SplitLinear{own->weight, {}, nullptr});
   linears_.push_back(split);
-  return function_layer([own, split](const Activations& x, const ForwardContext& context) -> Activations {
+  return function_layer([own, split](const Activations& x, const ForwardContext&) -> Activations {
     if (const auto* whole = std::get_if<Tensor>(&x)) return own->forward(*whole);
     const auto* flat = std::get_if<Flattened>(&x);
     TORCH_CHECK_NOT_IMPLEMENTED(flat != nullptr, "weft: a linear layer expects flattened tiles");
@@ -100,8 +101,7 @@ LayerPtr SplitSequential::split_linear(const ModulePtr& module) {
       split->weight = tile_of_weight(own->weight, flat->tiles.local.size(1), split->layout);
       split->weight.set_requires_grad(own->weight.requires_grad());
     }
-    const OptionalTensor bias = own->bias.defined() ? OptionalTensor(own->bias) : std::nullopt;
-    return linear(split->weight, bias)->forward(x, context);
+    return spatial::linear(flat->tiles, split->weight, own->bias);
   });
 }
 

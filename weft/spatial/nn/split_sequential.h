@@ -19,6 +19,7 @@ enum class HaloRegions { kNone, kAll, kMeasured };
 
 class SplitSequential {
  public:
+  // See parallelize(). Collective.
   SplitSequential(torch::nn::Sequential net, const RankGridPtr& grid, const Sizes& input_shape,
                   HaloRegions regions = HaloRegions::kNone);
 
