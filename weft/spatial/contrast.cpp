@@ -33,10 +33,7 @@ Tensor gaussian(const Sizes& kernel, const Tensor& like) {
 }  // namespace
 
 DistTensor contrast_norm(const DistTensor& x, const Sizes& given) {
-  x.validate();
-  TORCH_CHECK_VALUE(x.leading() == 2,
-                    "weft: contrast_norm expects [batch, channels, ...], got a local tensor of sizes ",
-                    x.local.sizes());
+  x.validate_channels("contrast_norm");
   const auto kernel = for_each_dim(given, x.dims(), "kernel_size");
   ConvolutionOptions options;
   options.padding.clear();

@@ -108,6 +108,12 @@ void DistTensor::validate() const {
                     "; got ", local.defined() ? local.sizes() : at::IntArrayRef());
 }
 
+void DistTensor::validate_channels(const char* what) const {
+  validate();
+  TORCH_CHECK_VALUE(leading() == 2, "weft: ", what, " of tiles in ", dims(),
+                    " dimensions expects [batch, channels, ...], got a local tensor of sizes ", local.sizes());
+}
+
 Sizes dims_between(std::int64_t first, std::int64_t end) {
   Sizes result(static_cast<std::size_t>(std::max<std::int64_t>(end - first, 0)));
   std::iota(result.begin(), result.end(), first);

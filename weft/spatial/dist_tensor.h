@@ -54,6 +54,8 @@ struct DistTensor {
   }
   // Throws (TORCH_CHECK) if the local tensor does not have the size of the tile.
   void validate() const;
+  // Also throws if the tensor is not [batch, channels, ...]. `what` names the operation.
+  void validate_channels(const char* what) const;
 };
 
 // Returns the numbers of the dimensions [first, end).

@@ -75,18 +75,12 @@ void update(const Tensor& running, const Tensor& value, double average) {
   running.mul_(1 - average).add_(value.detach().to(running.scalar_type()), average);
 }
 
-void require_channels(const DistTensor& x, const char* what) {
-  x.validate();
-  TORCH_CHECK_VALUE(x.leading() == 2, "weft: ", what, " of tiles in ", x.dims(),
-                    " dimensions expects [batch, channels, ...], got a local tensor of sizes ", x.local.sizes());
-}
-
 }  // namespace
 
 DistTensor batch_norm(const DistTensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                       const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
                       double average, double eps) {
-  require_channels(x, "batch_norm");
+  x.validate_channels("batch_norm");
   const CommunicatorPtr& comm = x.layout->comm();
   Sizes sizes(x.dims() + 2, 1);
   sizes[1] = -1;
@@ -112,7 +106,7 @@ DistTensor batch_norm(const DistTensor& x, const OptionalTensor& weight, const O
 
 DistTensor group_norm(const DistTensor& x, std::int64_t groups, const OptionalTensor& weight,
                       const OptionalTensor& bias, double eps) {
-  require_channels(x, "group_norm");
+  x.validate_channels("group_norm");
   const std::int64_t batch = x.local.size(0);
   const std::int64_t channels = x.local.size(1);
   TORCH_CHECK_VALUE(groups > 0 && channels % groups == 0, "weft: group_norm expects channels (", channels,

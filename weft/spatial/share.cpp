@@ -120,7 +120,7 @@ DistTensor retile(const Tensor& whole, const LayoutPtr& layout, std::source_loca
     collective::CollectiveCall agreement("retile", comm->id());
     agreement.check([&] { static_cast<void>(tile_of(whole.detach(), layout)); });
     agreement.agree(collective::Signature("retile").add(whole), 0,
-               [&] { return "retile(" + collective::describe(whole) + ")"; });
+                    [&] { return "retile(" + collective::describe(whole) + ")"; });
   }
   const Tensor tile = tile_of(whole.detach(), layout).local.clone();
   if (call.recording()) collective::record("retile", comm, {whole}, {tile}, RetileAdjoint{layout}, call.on_tape());

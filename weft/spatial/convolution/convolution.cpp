@@ -23,12 +23,10 @@ using partition::TransposedWindow;
 using partition::Window;
 
 void require_kernel(const DistTensor& x, const Tensor& weight) {
-  x.validate();
+  x.validate_channels("a convolution");
   const auto dims = static_cast<std::int64_t>(x.dims());
   TORCH_CHECK_VALUE(weight.dim() == dims + 2, "weft: a convolution of tiles in ", dims,
                     " dimensions expects a weight with ", dims + 2, " dimensions, got sizes ", weight.sizes());
-  TORCH_CHECK_VALUE(x.leading() == 2, "weft: a convolution of tiles in ", dims,
-                    " dimensions expects [batch, channels, ...], got a local tensor of sizes ", x.local.sizes());
 }
 
 // If the edges exceed this share of a tile, they cost more than the copy that they save.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "weft/partition/box.h"
+#include "weft/spatial/exchange/sizes.h"
 
 namespace weft::spatial::nn {
 
