@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "tests/collective/single_process.h"
-#include "weft/spatial/share.h"
 
 namespace weft::spatial {
 namespace {
@@ -32,20 +31,21 @@ at::Tensor serial(const at::Tensor& x, const at::Tensor& first, const at::Tensor
   return at::conv2d(y, last, {}, 1, {2, 1});
 }
 
-std::vector<RegionLayer> layers(const std::vector<at::Tensor>& weights) {
-  const auto convolve = [weights](std::size_t i) {
-    return [weights, i](const at::Tensor& x, const std::vector<std::int64_t>& padding) {
-      return at::conv2d(x, weights[i], {}, 1, padding);
-    };
+std::vector<RegionLayer> layers(const at::Tensor& first, const at::Tensor& last) {
+  const auto convolution = [](const std::vector<Window>& windows, const at::Tensor& weight) {
+    return RegionLayer{
+        windows, 0, weight.size(0), {weight}, [](const at::Tensor& x, const auto& weights, const Sizes& padding) {
+          return at::conv2d(x, weights[0], {}, 1, padding);
+        }};
   };
-  const auto pool = [](const at::Tensor& x, const std::vector<std::int64_t>& padding) {
+  const auto pool = [](const at::Tensor& x, const auto&, const Sizes& padding) {
     return at::max_pool2d(x, {2, 3}, {2, 1}, padding);
   };
-  const auto activate = [](const at::Tensor& x, const auto&) { return at::sigmoid(x); };
-  return {{true, 0, 3, convolve(0)},
-          {false, 0, 0, activate},
-          {true, -std::numeric_limits<double>::infinity(), 0, pool},
-          {true, 0, 2, convolve(1)}};
+  const auto activate = [](const at::Tensor& x, const auto&, const Sizes&) { return at::sigmoid(x); };
+  return {convolution(kWindows[0], first),
+          {.apply = activate},
+          {.windows = kWindows[1], .fill = -std::numeric_limits<double>::infinity(), .apply = pool},
+          convolution(kWindows[2], last)};
 }
 
 // The first rank has two rows and the last rank all others. The ranks between are empty, so halos come from far away.
@@ -71,7 +71,7 @@ void expect_equal_to_one_process(const LayoutPtr& layout) {
   const at::Tensor a = leaf(first.detach().clone());
   const at::Tensor b = leaf(last.detach().clone());
   const Region region(layout, kWindows);
-  const DistTensor y = run_region(x, region, layers(share({a, b}, layout->comm())));
+  const DistTensor y = run_region(x, region, layers(a, b));
   expect_close(y.local, tile_of(expected.detach(), y.layout).local, "result", 1e-12);
   backward((y.local * tile_of(weight, y.layout).local).sum());
   const at::Tensor dx = x.local.grad();

@@ -8,7 +8,6 @@
 #include <c10/util/Exception.h>
 
 #include <limits>
-#include <numeric>
 
 #include "weft/collective/all_reduce.h"
 #include "weft/spatial/dispatch.h"
@@ -29,7 +28,7 @@ Range inputs_of(std::int64_t output, std::int64_t size, std::int64_t outputs) {
   return {output * size / outputs, ((output + 1) * size + outputs - 1) / outputs};
 }
 
-Halo halo_for(const DistTensor& x, const std::vector<std::int64_t>& given) {
+Halo halo_for(const DistTensor& x, const Sizes& given) {
   x.validate();
   const auto shape = x.layout->shape();
   const auto outputs = for_each_dim(given, x.dims(), "output_size");
@@ -49,7 +48,7 @@ Halo halo_for(const DistTensor& x, const std::vector<std::int64_t>& given) {
 
 // Pools one dimension after the other. `reduce` gets the slice of each output.
 template <class Reduce>
-DistTensor adaptive(const DistTensor& x, const std::vector<std::int64_t>& outputs, Reduce&& reduce) {
+DistTensor adaptive(const DistTensor& x, const Sizes& outputs, Reduce&& reduce) {
   const Halo halo = halo_for(x, outputs);
   Tensor y = halo_exchange(x.local, halo.plan);
   const auto tile = halo.outputs->tile();
@@ -64,18 +63,8 @@ DistTensor adaptive(const DistTensor& x, const std::vector<std::int64_t>& output
     }
     y = at::stack(slices, dim);
   }
-  if (!tile.empty()) return {y, halo.outputs};
-  auto sizes = y.sizes().vec();
-  for (std::size_t i = 0; i < x.dims(); ++i) {
-    sizes[static_cast<std::size_t>(x.leading()) + i] = tile.ranges[i].size();
-  }
-  return {nothing_like(y, sizes), halo.outputs};
-}
-
-std::vector<std::int64_t> tiled_dims(const DistTensor& x) {
-  std::vector<std::int64_t> dims(x.dims());
-  std::iota(dims.begin(), dims.end(), x.leading());
-  return dims;
+  if (tile.empty()) y = nothing_like(y, halo.outputs->local_sizes(x.leading_sizes()));
+  return {y, halo.outputs};
 }
 
 std::int64_t cells(const DistTensor& x) {
@@ -88,47 +77,37 @@ std::int64_t cells(const DistTensor& x) {
 
 }  // namespace
 
-DistTensor adaptive_average_pool(const DistTensor& x, const std::vector<std::int64_t>& outputs) {
+DistTensor adaptive_average_pool(const DistTensor& x, const Sizes& outputs) {
   return adaptive(x, outputs, [](const Tensor& slice, std::int64_t dim) { return slice.mean(dim); });
 }
 
-DistTensor adaptive_max_pool(const DistTensor& x, const std::vector<std::int64_t>& outputs) {
+DistTensor adaptive_max_pool(const DistTensor& x, const Sizes& outputs) {
   return adaptive(x, outputs, [](const Tensor& slice, std::int64_t dim) { return std::get<0>(at::max(slice, dim)); });
 }
 
 Tensor global_average_pool(const DistTensor& x) {
   const std::int64_t count = cells(x);
-  const Tensor sum = x.local.sum(tiled_dims(x), /*keepdim=*/true);
+  const Tensor sum = x.local.sum(dims_between(x.leading(), x.local.dim()), /*keepdim=*/true);
   return counted_once(collective::all_reduce(sum, x.layout->comm()).div(count), x.layout->comm());
 }
 
 Tensor global_max_pool(const DistTensor& x) {
   (void)cells(x);
-  auto sizes = x.local.sizes().slice(0, static_cast<std::size_t>(x.leading())).vec();
+  auto sizes = x.leading_sizes().vec();
   sizes.resize(sizes.size() + x.dims(), 1);
   const Tensor largest =
       x.layout->tile().empty()
           ? at::full(sizes, -std::numeric_limits<double>::infinity(), x.local.options()).set_requires_grad(false)
-          : at::amax(x.local, tiled_dims(x), /*keepdim=*/true);
+          : at::amax(x.local, dims_between(x.leading(), x.local.dim()), /*keepdim=*/true);
   return counted_once(collective::all_reduce(largest, x.layout->comm(), mpi::ReduceOp::kMax), x.layout->comm());
 }
 
-namespace {
-
-using Sizes = std::vector<std::int64_t>;
-
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
-  m.def("tile_adaptive_avg_pool", [](const Tensor& x, const LayoutPtr& layout, const Sizes& outputs) {
-    return unpacked(adaptive_average_pool({x, layout}, outputs));
-  });
-  m.def("tile_adaptive_max_pool", [](const Tensor& x, const LayoutPtr& layout, const Sizes& outputs) {
-    return unpacked(adaptive_max_pool({x, layout}, outputs));
-  });
-  m.def("tile_global_avg_pool",
-        [](const Tensor& x, const LayoutPtr& layout) { return global_average_pool({x, layout}); });
-  m.def("tile_global_max_pool", [](const Tensor& x, const LayoutPtr& layout) { return global_max_pool({x, layout}); });
+  m.def("tile_adaptive_avg_pool", &TileOperation<&adaptive_average_pool>::call);
+  m.def("tile_adaptive_max_pool", &TileOperation<&adaptive_max_pool>::call);
+  m.def("tile_global_avg_pool", &TileOperation<&global_average_pool>::call);
+  m.def("tile_global_max_pool", &TileOperation<&global_max_pool>::call);
 }
 
-}  // namespace
 }  // namespace weft::spatial

@@ -1,9 +1,6 @@
 // Local contrast normalization: divides each value by the spread of its neighborhood.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "weft/spatial/dist_tensor.h"
 
 namespace weft::spatial {
@@ -12,6 +9,6 @@ namespace weft::spatial {
 // root of the Gaussian mean of squares, or by 1 if that is 0. Cells outside the field are zeros. The Gaussian's sigma
 // is a third of the distance from the window's center to its corner. Two exchanges forward and two backward.
 // Collective.
-[[nodiscard]] DistTensor contrast_norm(const DistTensor& x, const std::vector<std::int64_t>& kernel);
+[[nodiscard]] DistTensor contrast_norm(const DistTensor& x, const Sizes& kernel);
 
 }  // namespace weft::spatial

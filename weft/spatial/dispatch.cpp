@@ -8,8 +8,8 @@ namespace weft::spatial {
 namespace {
 
 // Returns [begin, end) of each dimension in sequence.
-std::vector<std::int64_t> tile_bounds(const LayoutPtr& self, std::int64_t rank) {
-  std::vector<std::int64_t> bounds;
+Sizes tile_bounds(const LayoutPtr& self, std::int64_t rank) {
+  Sizes bounds;
   for (const auto& range : self->tiling().tile(rank).ranges) bounds.insert(bounds.end(), {range.begin, range.end});
   return bounds;
 }
@@ -19,13 +19,10 @@ std::vector<std::int64_t> tile_bounds(const LayoutPtr& self, std::int64_t rank) 
 void register_classes() {
   static const auto rank_grid =
       torch::class_<RankGrid>("weft", "RankGrid")
-          .def("rank", [](const RankGridPtr& self) { return self->rank(); })
-          .def("size", [](const RankGridPtr& self) { return self->size(); })
           .def("extents", [](const RankGridPtr& self) { return self->grid().extents(); })
           .def("coordinates", [](const RankGridPtr& self) { return self->grid().coordinates(self->rank()); })
           .def("comm", [](const RankGridPtr& self) { return self->comm()->id(); });
   static const auto layout = torch::class_<Layout>("weft", "Layout")
-                                 .def("grid", [](const LayoutPtr& self) { return self->grid(); })
                                  .def("shape", [](const LayoutPtr& self) { return self->shape(); })
                                  .def("parts",
                                       [](const LayoutPtr& self, std::int64_t dim) {

@@ -16,7 +16,6 @@ namespace {
 using at::Tensor;
 using partition::Box;
 using partition::scramble;
-using Sizes = std::vector<std::int64_t>;
 
 // Scrambles twice, so that adjacent counters and seeds are independent.
 class Coin {
@@ -53,14 +52,8 @@ void toss(double* mask, std::int64_t leading, const Box& tile, const Sizes& shap
   }
 }
 
-struct Draw {
-  double p;
-  std::int64_t seed;
-  std::int64_t first;
-};
-
-Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, const Draw& draw, std::size_t whole) {
-  const double p = draw.p;
+Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, double p, std::int64_t seed, std::int64_t first,
+              std::size_t whole) {
   TORCH_CHECK_VALUE(p >= 0 && p <= 1, "weft: expected a dropout probability in [0, 1], got ", p);
   if (p == 0 || x.is_meta() || x.numel() == 0) return x;
   Sizes sizes = x.sizes().vec();
@@ -70,8 +63,8 @@ Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, const Draw& 
   const Sizes field = whole > 0 ? Sizes(whole, 1) : shape;
   const std::int64_t leading = c10::multiply_integers(at::IntArrayRef(sizes).slice(0, sizes.size() - part.dims()));
   const std::int64_t all = leading * c10::multiply_integers(field);  // cells of this rank's whole images
-  const std::int64_t first = draw.first == 0 ? 0 : draw.first * (all / x.size(0));
-  toss(mask.mutable_data_ptr<double>(), leading, part, field, Coin(p, draw.seed), p < 1 ? 1 / (1 - p) : 0, first);
+  toss(mask.mutable_data_ptr<double>(), leading, part, field, Coin(p, seed), p < 1 ? 1 / (1 - p) : 0,
+       first == 0 ? 0 : first * (all / x.size(0)));
   return x.mul(mask.to(x.options()));
 }
 
@@ -80,11 +73,11 @@ Tensor masked(const Tensor& x, const Box& tile, const Sizes& shape, const Draw& 
 DistTensor dropout(const DistTensor& x, double p, std::int64_t seed, bool whole_channels, std::int64_t first) {
   x.validate();
   const std::size_t whole = whole_channels ? x.dims() : 0;
-  return {masked(x.local, x.layout->tile(), x.layout->shape(), {p, seed, first}, whole), x.layout};
+  return {masked(x.local, x.layout->tile(), x.layout->shape(), p, seed, first, whole), x.layout};
 }
 
 Tensor dropout(const Tensor& x, double p, std::int64_t seed, std::int64_t first) {
-  return masked(x, Box::whole(x.sizes().vec()), x.sizes().vec(), {p, seed, first}, 0);
+  return masked(x, Box::whole(x.sizes().vec()), x.sizes().vec(), p, seed, first, 0);
 }
 
 std::int64_t draw_seed(const CommunicatorPtr& comm) {
@@ -99,7 +92,7 @@ std::int64_t mask_seed(std::uint64_t layer_seed, std::uint64_t step) {
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
   m.def("tile_dropout", [](const Tensor& x, const LayoutPtr& layout, double p, std::int64_t seed, bool channels) {
-    return dropout(DistTensor{x, layout}, p, seed, channels).local;
+    return unpacked(dropout(DistTensor{x, layout}, p, seed, channels));
   });
   m.def("seeded_dropout", [](const Tensor& x, double p, std::int64_t seed) { return dropout(x, p, seed); });
   m.def("draw_dropout_seed",

@@ -14,9 +14,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <vector>
-
 #include "weft/spatial/dist_tensor.h"
 #include "weft/spatial/halo.h"
 
@@ -24,10 +21,9 @@ namespace weft::spatial {
 
 class GlobalArray {
  public:
-  using Sizes = std::vector<std::int64_t>;
-
   // Returns the input of a layer whose windows have this kernel, stride and zero padding. Computes the tiles of the
-  // outputs and the cells that each tile needs. Throws (TORCH_CHECK) if the window does not fit. No communication.
+  // outputs and the cells that each tile needs. Throws (TORCH_CHECK) if the window does not fit. No
+  // communication.
   [[nodiscard]] static GlobalArray adjust_for_dist(const LayoutPtr& inputs, const Sizes& kernel, const Sizes& stride,
                                                    const Sizes& padding = {0});
 

@@ -19,54 +19,19 @@ using partition::Range;
 
 constexpr std::int64_t kInterpolate = 13;  // first number in the key of a cached route; see halo.cpp
 
-// Source positions along one dimension of the whole field, in the precision that torch uses for the type, so that both
-// select the same nearest neighbor.
-template <class Real>
-class Axis {
- public:
-  Axis(std::int64_t size, std::int64_t outputs, Resampling mode, bool align_corners, std::optional<double> scale)
-      : size_(size), mode_(mode), align_corners_(align_corners && mode == Resampling::kLinear) {
-    if (align_corners_) {
-      step_ = outputs > 1 ? static_cast<Real>(size - 1) / static_cast<Real>(outputs - 1) : Real{0};
-    } else {
-      step_ =
-          scale && *scale > 0 ? static_cast<Real>(1.0 / *scale) : static_cast<Real>(size) / static_cast<Real>(outputs);
-    }
-  }
-
-  // Returns the cell below the position and the distance to it.
-  [[nodiscard]] std::pair<std::int64_t, double> at(std::int64_t output) const {
-    const Real o = static_cast<Real>(output);
-    if (mode_ == Resampling::kNearest) return {last_at_most(std::floor(o * step_)), 0};
-    if (mode_ == Resampling::kNearestExact) return {last_at_most(std::floor((o + Real(0.5)) * step_)), 0};
-    const Real position = align_corners_ ? o * step_ : std::max(step_ * (o + Real(0.5)) - Real(0.5), Real{0});
-    const std::int64_t below = last_at_most(std::floor(position));
-    return {below, std::min<double>(static_cast<double>(position - static_cast<Real>(below)), 1)};
-  }
-
- private:
-  [[nodiscard]] std::int64_t last_at_most(Real cell) const {
-    return std::min(static_cast<std::int64_t>(cell), size_ - 1);
-  }
-
-  std::int64_t size_;
-  Resampling mode_;
-  bool align_corners_;
-  Real step_;
-};
-
 // The two source cells of each output of a range, and the weight of the upper one.
 struct Taps {
-  std::vector<std::int64_t> below;
-  std::vector<std::int64_t> above;
+  Sizes below;
+  Sizes above;
   std::vector<double> weight;
 
   [[nodiscard]] Range needed() const { return {below.front(), above.back() + 1}; }
 };
 
+// Source positions in the precision that torch uses for the type, so that both select the same nearest neighbor.
 struct Resampler {
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> outputs;
+  Sizes shape;
+  Sizes outputs;
   Resampling mode;
   bool align_corners;
   std::optional<std::vector<double>> scales;
@@ -78,35 +43,52 @@ struct Resampler {
 
   template <class Real>
   [[nodiscard]] Taps taps_in(std::size_t i, const Range& range) const {
-    const Axis<Real> axis(shape[i], outputs[i], mode, align_corners,
-                          scales ? std::optional<double>((*scales)[i]) : std::nullopt);
     Taps taps;
     for (std::int64_t o = range.begin; o < range.end; ++o) {
-      const auto [below, weight] = axis.at(o);
+      const Real position = std::max(position_of(static_cast<Real>(o), step<Real>(i)), Real{0});
+      const std::int64_t below = std::min(static_cast<std::int64_t>(std::floor(position)), shape[i] - 1);
+      const double distance = static_cast<double>(position - static_cast<Real>(below));
       taps.below.push_back(below);
       taps.above.push_back(mode == Resampling::kLinear ? std::min(below + 1, shape[i] - 1) : below);
-      taps.weight.push_back(weight);
+      taps.weight.push_back(std::min<double>(distance, 1));
     }
     return taps;
   }
+
+  // Returns the distance between the source positions of adjacent outputs.
+  template <class Real>
+  [[nodiscard]] Real step(std::size_t i) const {
+    if (aligns()) return outputs[i] > 1 ? static_cast<Real>(shape[i] - 1) / static_cast<Real>(outputs[i] - 1) : Real{0};
+    if (scales && (*scales)[i] > 0) return static_cast<Real>(1.0 / (*scales)[i]);
+    return static_cast<Real>(shape[i]) / static_cast<Real>(outputs[i]);
+  }
+
+  template <class Real>
+  [[nodiscard]] Real position_of(Real output, Real step) const {
+    if (mode == Resampling::kNearest || aligns()) return output * step;
+    if (mode == Resampling::kNearestExact) return (output + Real(0.5)) * step;
+    return step * (output + Real(0.5)) - Real(0.5);
+  }
+
+  [[nodiscard]] bool aligns() const { return align_corners && mode == Resampling::kLinear; }
 };
 
-Tensor indices(const std::vector<std::int64_t>& cells, std::int64_t first, const Tensor& like) {
+Tensor indices(const Sizes& cells, std::int64_t first, const Tensor& like) {
   return at::tensor(at::IntArrayRef(cells), at::kLong).sub(first).to(like.device());
 }
 
 Tensor resampled(const Tensor& x, std::int64_t dim, const Taps& taps, std::int64_t first, bool linear) {
   const Tensor below = x.index_select(dim, indices(taps.below, first, x));
   if (!linear) return below;
-  std::vector<std::int64_t> view(static_cast<std::size_t>(x.dim()), 1);
+  Sizes view(static_cast<std::size_t>(x.dim()), 1);
   view[static_cast<std::size_t>(dim)] = -1;
   const Tensor weight = at::tensor(at::ArrayRef<double>(taps.weight), at::kDouble).to(x.options()).view(view);
   return at::lerp(below, x.index_select(dim, indices(taps.above, first, x)), weight);
 }
 
-std::vector<std::int64_t> key_of(const Resampler& resampler) {
-  std::vector<std::int64_t> key{kInterpolate, static_cast<std::int64_t>(resampler.mode),
-                                resampler.align_corners ? 1 : 0, resampler.wide ? 1 : 0};
+Sizes key_of(const Resampler& resampler) {
+  Sizes key{kInterpolate, static_cast<std::int64_t>(resampler.mode), resampler.align_corners ? 1 : 0,
+            resampler.wide ? 1 : 0};
   for (const double scale : resampler.scales.value_or(std::vector<double>())) {
     key.push_back(static_cast<std::int64_t>(std::llround(scale * (1 << 20))));
   }
@@ -124,8 +106,8 @@ Resampling parse_resampling(std::string_view name) {
                     "got '", name, "'");
 }
 
-DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& outputs, Resampling mode,
-                       bool align_corners, const std::optional<std::vector<double>>& scales) {
+DistTensor interpolate(const DistTensor& x, const Sizes& outputs, Resampling mode, bool align_corners,
+                       const std::optional<std::vector<double>>& scales) {
   x.validate();
   const auto sizes = for_each_dim(outputs, x.dims(), "size");
   const auto shape = x.layout->shape();
@@ -146,24 +128,16 @@ DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& out
                   halo.plan->needed().ranges[i].begin, mode == Resampling::kLinear);
   }
   if (!tile.empty() && !y.is_meta()) return {y, halo.outputs};
-  auto empty = y.sizes().vec();
-  for (std::size_t i = 0; i < x.dims(); ++i) empty[static_cast<std::size_t>(x.leading()) + i] = tile.ranges[i].size();
+  const Sizes empty = halo.outputs->local_sizes(x.leading_sizes());
   return {y.is_meta() ? at::empty(empty, y.options()) : nothing_like(y, empty), halo.outputs};
-}
-
-namespace {
-
-using Sizes = std::vector<std::int64_t>;
-
-Tiled interpolate_op(const Tensor& x, const LayoutPtr& layout, const Sizes& size, const std::string& mode,
-                     bool align_corners, const std::optional<std::vector<double>>& scales) {
-  return unpacked(interpolate({x, layout}, size, parse_resampling(mode), align_corners, scales));
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
-  m.def("tile_interpolate", &interpolate_op);
+  m.def("tile_interpolate", [](const Tensor& x, const LayoutPtr& layout, const Sizes& size, const std::string& mode,
+                               bool align_corners, const std::optional<std::vector<double>>& scales) {
+    return unpacked(interpolate({x, layout}, size, parse_resampling(mode), align_corners, scales));
+  });
 }
 
-}  // namespace
 }  // namespace weft::spatial

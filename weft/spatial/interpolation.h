@@ -16,7 +16,7 @@ enum class Resampling : std::int8_t { kNearest, kNearestExact, kLinear };
 [[nodiscard]] Resampling parse_resampling(std::string_view name);
 
 // Resamples to `outputs` cells. Optional `scales` determine the source positions like torch's scale_factor. Collective.
-[[nodiscard]] DistTensor interpolate(const DistTensor& x, const std::vector<std::int64_t>& outputs, Resampling mode,
+[[nodiscard]] DistTensor interpolate(const DistTensor& x, const Sizes& outputs, Resampling mode,
                                      bool align_corners = false,
                                      const std::optional<std::vector<double>>& scales = std::nullopt);
 

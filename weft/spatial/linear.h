@@ -3,14 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
-
 #include "weft/spatial/dist_tensor.h"
 
 namespace weft::spatial {
 
 // Returns Linear(flatten(x)) on every rank. `weight` is this rank's part, [outputs, leading sizes..., tile...], with
 // its own gradient. The gradient of the result counts once (see share.h). Moves only the outputs. Collective.
-[[nodiscard]] at::Tensor linear(const DistTensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
+[[nodiscard]] at::Tensor linear(const DistTensor& x, const at::Tensor& weight, const OptionalTensor& bias);
 
 }  // namespace weft::spatial

@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "weft/spatial/dispatch.h"
 #include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
@@ -13,8 +15,6 @@ namespace weft::spatial {
 namespace {
 
 using at::Tensor;
-using partition::Window;
-using Sizes = std::vector<std::int64_t>;
 
 struct Filter {
   Halo halo;
@@ -28,24 +28,6 @@ struct Filter {
   [[nodiscard]] std::int64_t taps() const { return channels_in * c10::multiply_integers(kernel); }
 };
 
-// Never leaves padding to torch, because the windows are cut from a padded box.
-Halo padded_halo(const LayoutPtr& inputs, const Sizes& kernel, const Sizes& stride, const Sizes& padding) {
-  std::vector<Window> windows;
-  for (std::size_t i = 0; i < kernel.size(); ++i) windows.push_back({kernel[i], stride[i], padding[i], padding[i]});
-  Sizes outputs;
-  Sizes key{14};  // see halo.cpp
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    windows[i].validate();
-    outputs.push_back(windows[i].outputs(inputs->shape()[i]));
-    TORCH_CHECK_VALUE(outputs.back() > 0, "weft: a filter of ", kernel[i], " cells does not fit into ",
-                      inputs->shape()[i], " with padding ", padding[i], " (dimension ", i, ")");
-    key.insert(key.end(), {kernel[i], stride[i], padding[i]});
-  }
-  return halo_by(
-      inputs, outputs, key, [&](std::size_t i, const partition::Range& range) { return windows[i].needed(range); },
-      partition::Border::kZeros);
-}
-
 Filter filter_of(const LayoutPtr& inputs, const Tensor& weight, const Sizes& stride, const Sizes& padding) {
   const std::size_t dims = inputs->dims();
   TORCH_CHECK_VALUE(static_cast<std::size_t>(weight.dim()) == 2 * dims + 2,
@@ -54,7 +36,7 @@ Filter filter_of(const LayoutPtr& inputs, const Tensor& weight, const Sizes& str
   Filter filter;
   filter.kernel = weight.sizes().slice(dims + 2).vec();
   filter.stride = for_each_dim(stride, dims, "stride");
-  filter.halo = padded_halo(inputs, filter.kernel, filter.stride, for_each_dim(padding, dims, "padding"));
+  filter.halo = padded_halo_of(inputs, spatial::windows_of(dims, filter.kernel, stride, padding));
   filter.channels_out = weight.size(0);
   filter.channels_in = weight.size(static_cast<std::int64_t>(dims) + 1);
   const auto tile = filter.halo.outputs->tile();
@@ -77,11 +59,8 @@ Tensor windows_of(Tensor x, const Filter& filter) {
   }
   // Permutes [batch, in, places..., kernel...] to [places..., batch, in, kernel...].
   const auto dims = static_cast<std::int64_t>(filter.dims());
-  Sizes order;
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(2 + i);
-  order.push_back(0);
-  order.push_back(1);
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(2 + dims + i);
+  Sizes order = dims_between(2, 2 + 2 * dims);
+  order.insert(order.begin() + dims, {0, 1});
   const std::int64_t batch = x.size(0);
   return x.permute(order).reshape({filter.places, batch, filter.taps()});
 }
@@ -93,9 +72,8 @@ Tensor tile_of_windows(const Tensor& windows, const Filter& filter, std::int64_t
   sizes.push_back(batch);
   sizes.push_back(filter.channels_in);
   sizes.insert(sizes.end(), filter.kernel.begin(), filter.kernel.end());
-  Sizes order{dims, dims + 1};
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(i);
-  for (std::int64_t i = 0; i < dims; ++i) order.push_back(dims + 2 + i);
+  Sizes order = dims_between(0, 2 * dims + 2);
+  std::rotate(order.begin(), order.begin() + dims, order.begin() + dims + 2);
   Tensor x = windows.view(sizes).permute(order);
   for (std::int64_t i = dims; i-- > 0;) {
     const auto at = static_cast<std::size_t>(i);
@@ -110,10 +88,7 @@ Tensor tile_of_windows(const Tensor& windows, const Filter& filter, std::int64_t
 
 LayoutPtr local_filter_outputs(const LayoutPtr& inputs, const Sizes& kernel, const Sizes& stride,
                                const Sizes& padding) {
-  const std::size_t dims = inputs->dims();
-  return padded_halo(inputs, for_each_dim(kernel, dims, "kernel_size"), for_each_dim(stride, dims, "stride"),
-                     for_each_dim(padding, dims, "padding"))
-      .outputs;
+  return padded_halo_of(inputs, spatial::windows_of(inputs->dims(), kernel, stride, padding)).outputs;
 }
 
 DistTensor local_filter(const DistTensor& x, const Tensor& weight, const Sizes& stride, const Sizes& padding) {
@@ -122,8 +97,7 @@ DistTensor local_filter(const DistTensor& x, const Tensor& weight, const Sizes& 
   TORCH_CHECK_VALUE(x.leading() == 2 && x.local.size(1) == filter.channels_in, "weft: local_filter expects [batch, ",
                     filter.channels_in, ", ...], got ", x.local.sizes());
   const Tensor padded = halo_exchange(x.local, filter.halo.plan);
-  Sizes sizes{x.local.size(0), filter.channels_out};
-  for (const auto& range : filter.halo.outputs->tile().ranges) sizes.push_back(range.size());
+  const Sizes sizes = filter.halo.outputs->local_sizes({x.local.size(0), filter.channels_out});
   if (c10::multiply_integers(sizes) == 0) return {nothing_like(padded, sizes), filter.halo.outputs};
   const Tensor y = at::bmm(windows_of(padded, filter), by_place(weight, filter).transpose(1, 2));
   return {y.permute({1, 2, 0}).reshape(sizes), filter.halo.outputs};
@@ -153,13 +127,8 @@ DistTensor local_defilter(const DistTensor& y, const Tensor& weight, const Layou
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
   m.def("local_filter_outputs", &local_filter_outputs);
-  m.def("tile_local_filter",
-        [](const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const Sizes& stride, const Sizes& padding) {
-          return unpacked(local_filter({x, layout}, weight, stride, padding));
-        });
-  m.def("tile_local_defilter",
-        [](const Tensor& y, const LayoutPtr& layout, const Tensor& weight, const LayoutPtr& inputs, const Sizes& stride,
-           const Sizes& padding) { return local_defilter({y, layout}, weight, inputs, stride, padding).local; });
+  m.def("tile_local_filter", &TileOperation<&local_filter>::call);
+  m.def("tile_local_defilter", &TileOperation<&local_defilter>::call);
 }
 
 }  // namespace weft::spatial

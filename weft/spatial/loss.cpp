@@ -19,7 +19,7 @@ Tensor total(const Tensor& mine, const CommunicatorPtr& comm) {
 }
 
 // Returns the divisor of the mean: the sum of the class weights of the targets.
-Tensor weight_of(const Tensor& target, const std::optional<Tensor>& class_weights, std::int64_t ignore_index,
+Tensor weight_of(const Tensor& target, const OptionalTensor& class_weights, std::int64_t ignore_index,
                  const Tensor& like) {
   const Tensor counts = target.ne(ignore_index);
   if (!class_weights || !class_weights->defined()) return counts.sum().to(like.options());
@@ -39,8 +39,8 @@ Tensor mean(const DistTensor& x) {
   return sum(x).div(count);
 }
 
-Tensor cross_entropy(const DistTensor& logits, const Tensor& target, const std::optional<Tensor>& class_weights,
-                     bool mean, std::int64_t ignore_index, double label_smoothing) {
+Tensor cross_entropy(const DistTensor& logits, const Tensor& target, const OptionalTensor& class_weights, bool mean,
+                     std::int64_t ignore_index, double label_smoothing) {
   logits.validate();
   auto expected = logits.local.sizes().vec();
   TORCH_CHECK_VALUE(logits.leading() == 2, "weft: cross_entropy expects logits [batch, classes, ...], got ",
@@ -60,13 +60,9 @@ Tensor cross_entropy(const DistTensor& logits, const Tensor& target, const std::
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
-  m.def("tile_sum", [](const Tensor& x, const LayoutPtr& layout) { return sum({x, layout}); });
-  m.def("tile_mean", [](const Tensor& x, const LayoutPtr& layout) { return mean({x, layout}); });
-  m.def("tile_cross_entropy",
-        [](const Tensor& x, const LayoutPtr& layout, const Tensor& target, const std::optional<Tensor>& weights,
-           bool mean, std::int64_t ignore_index, double label_smoothing) {
-          return cross_entropy({x, layout}, target, weights, mean, ignore_index, label_smoothing);
-        });
+  m.def("tile_sum", &TileOperation<&sum>::call);
+  m.def("tile_mean", &TileOperation<&mean>::call);
+  m.def("tile_cross_entropy", &TileOperation<&cross_entropy>::call);
 }
 
 }  // namespace weft::spatial

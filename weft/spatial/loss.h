@@ -17,7 +17,7 @@ namespace weft::spatial {
 // Cross entropy of dense classification: logits [batch, classes, ...] and this rank's tile of the targets, class
 // numbers [batch, ...]. The mean is over all cells that are not ignored, weighted by class like torch's. Collective.
 [[nodiscard]] at::Tensor cross_entropy(const DistTensor& logits, const at::Tensor& target,
-                                       const std::optional<at::Tensor>& class_weights = std::nullopt, bool mean = true,
+                                       const OptionalTensor& class_weights = std::nullopt, bool mean = true,
                                        std::int64_t ignore_index = -100, double label_smoothing = 0);
 
 }  // namespace weft::spatial

@@ -8,8 +8,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include <numeric>
-
 #include "weft/collective/all_gather.h"
 #include "weft/spatial/dispatch.h"
 #include "weft/spatial/share.h"
@@ -26,7 +24,7 @@ struct Moments {
 
 // Returns the number of values in each rank's statistics if a cell has `each` values.
 Tensor counts(const DistTensor& x, std::int64_t each, const Tensor& like) {
-  std::vector<std::int64_t> result;
+  Sizes result;
   for (const auto& tile : x.layout->tiling().tiles()) result.push_back(tile.volume() * each);
   return at::tensor(at::IntArrayRef(result), at::kLong).to(like.options());
 }
@@ -38,7 +36,7 @@ Moments joined(const Moments& mine, const Tensor& count, const CommunicatorPtr& 
   const auto me = comm->rank();
   const Tensor pair = at::stack({mine.mean, mine.variance.mul(count[me])}).unsqueeze(0);
   const Tensor all = collective::all_gather(pair, comm);
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(mine.mean.dim()) + 1, 1);
+  Sizes sizes(static_cast<std::size_t>(mine.mean.dim()) + 1, 1);
   sizes[0] = -1;
   const Tensor n = count.view(sizes);
   const Tensor total = count.sum();
@@ -50,8 +48,7 @@ Moments joined(const Moments& mine, const Tensor& count, const CommunicatorPtr& 
 }
 
 // Returns the moments over `dims` of a view of the tile. The result has the other dimensions.
-Moments moments(const Tensor& view, const std::vector<std::int64_t>& dims, const Tensor& count,
-                const CommunicatorPtr& comm) {
+Moments moments(const Tensor& view, const Sizes& dims, const Tensor& count, const CommunicatorPtr& comm) {
   Moments mine;
   if (view.numel() > 0 && !view.is_meta()) {
     std::tie(mine.variance, mine.mean) = at::var_mean(view, dims, /*correction=*/0);
@@ -61,30 +58,6 @@ Moments moments(const Tensor& view, const std::vector<std::int64_t>& dims, const
     mine = {at::zeros(sizes, view.options()), at::zeros(sizes, view.options())};
   }
   return joined(mine, count, comm);
-}
-
-std::vector<std::int64_t> range(std::int64_t first, std::int64_t end) {
-  std::vector<std::int64_t> result(static_cast<std::size_t>(std::max<std::int64_t>(end - first, 0)));
-  std::iota(result.begin(), result.end(), first);
-  return result;
-}
-
-struct Affine {
-  OptionalTensor weight;
-  OptionalTensor bias;
-};
-
-// Shares weight and bias among all ranks.
-Affine shared(const OptionalTensor& weight, const OptionalTensor& bias, const CommunicatorPtr& comm) {
-  std::vector<Tensor> given;
-  if (weight && weight->defined()) given.push_back(*weight);
-  if (bias && bias->defined()) given.push_back(*bias);
-  const auto result = share(given, comm);
-  Affine affine;
-  std::size_t next = 0;
-  if (weight && weight->defined()) affine.weight = result[next++];
-  if (bias && bias->defined()) affine.bias = result[next++];
-  return affine;
 }
 
 // Returns x * scale + shift in one pass. Both have one number per statistic, viewed as `sizes`.
@@ -102,40 +75,26 @@ void update(const Tensor& running, const Tensor& value, double average) {
   running.mul_(1 - average).add_(value.detach().to(running.scalar_type()), average);
 }
 
-Tensor tile_of_weight(const Tensor& weight, const LayoutPtr& layout) {
-  Tensor result = weight;
-  const auto tile = layout->tile();
-  const std::int64_t leading = weight.dim() - static_cast<std::int64_t>(tile.dims());
-  for (std::size_t i = 0; i < tile.dims(); ++i) {
-    result = result.narrow(leading + static_cast<std::int64_t>(i), tile.ranges[i].begin, tile.ranges[i].size());
-  }
-  return result;
-}
-
-void require_channels(const DistTensor& x, const char* what) {
-  x.validate();
-  TORCH_CHECK_VALUE(x.leading() == 2, "weft: ", what, " of tiles in ", x.dims(),
-                    " dimensions expects [batch, channels, ...], got a local tensor of sizes ", x.local.sizes());
-}
-
 }  // namespace
 
 DistTensor batch_norm(const DistTensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                       const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training,
                       double average, double eps) {
-  require_channels(x, "batch_norm");
+  x.validate_channels("batch_norm");
   const CommunicatorPtr& comm = x.layout->comm();
-  std::vector<std::int64_t> sizes(x.dims() + 2, 1);
+  Sizes sizes(x.dims() + 2, 1);
   sizes[1] = -1;
-  const Affine affine = shared(weight, bias, comm);
+  const Affine affine = share(weight, bias, x);
   const bool has_running = running_mean && running_mean->defined();
   if (!training && has_running) {
-    return {normalized(x.local, {*running_mean, *running_var}, eps, sizes, affine, sizes), x.layout};
+    return {normalized(x.local, {matching(*running_mean, x.local), matching(*running_var, x.local)}, eps, sizes, affine,
+                       sizes),
+            x.layout};
   }
   const std::int64_t total = x.local.size(0) * c10::multiply_integers(x.layout->shape());
   TORCH_CHECK_VALUE(total > 1, "weft: batch_norm expects more than 1 value per channel when training, got ",
                     at::IntArrayRef(x.sizes()));
-  auto dims = range(1, x.local.dim());
+  auto dims = dims_between(1, x.local.dim());
   dims[0] = 0;
   const Moments all = moments(x.local, dims, counts(x, x.local.size(0), x.local), comm);
   if (has_running && !x.local.is_meta()) {
@@ -147,7 +106,7 @@ DistTensor batch_norm(const DistTensor& x, const OptionalTensor& weight, const O
 
 DistTensor group_norm(const DistTensor& x, std::int64_t groups, const OptionalTensor& weight,
                       const OptionalTensor& bias, double eps) {
-  require_channels(x, "group_norm");
+  x.validate_channels("group_norm");
   const std::int64_t batch = x.local.size(0);
   const std::int64_t channels = x.local.size(1);
   TORCH_CHECK_VALUE(groups > 0 && channels % groups == 0, "weft: group_norm expects channels (", channels,
@@ -156,14 +115,14 @@ DistTensor group_norm(const DistTensor& x, std::int64_t groups, const OptionalTe
   const std::int64_t cells = x.layout->tile().volume();
   const Tensor view = x.local.reshape({batch, groups, each * cells});
   const Moments all = moments(view, {2}, counts(x, each, x.local), x.layout->comm());
-  const Affine affine = shared(weight, bias, x.layout->comm());
+  const Affine affine = share(weight, bias, x);
   const Tensor y = normalized(x.local.reshape({batch, groups, each, cells}), all, eps, {batch, groups, 1, 1}, affine,
                               {1, groups, each, 1});
   return {y.view(x.local.sizes()), x.layout};
 }
 
-DistTensor layer_norm(const DistTensor& x, const std::vector<std::int64_t>& shape, const OptionalTensor& weight,
-                      const OptionalTensor& bias, double eps) {
+DistTensor layer_norm(const DistTensor& x, const Sizes& shape, const OptionalTensor& weight, const OptionalTensor& bias,
+                      double eps) {
   x.validate();
   const auto whole = x.sizes();
   const std::size_t kept = whole.size() - std::min(shape.size(), whole.size());
@@ -173,34 +132,22 @@ DistTensor layer_norm(const DistTensor& x, const std::vector<std::int64_t>& shap
       "weft: layer_norm of tiles expects the last sizes of ", at::IntArrayRef(whole),
       ", among them all that are tiled; got ", at::IntArrayRef(shape));
   const std::int64_t each = c10::multiply_integers(at::IntArrayRef(shape).slice(0, shape.size() - x.dims()));
-  const auto dims = range(static_cast<std::int64_t>(kept), x.local.dim());
+  const auto dims = dims_between(static_cast<std::int64_t>(kept), x.local.dim());
   const Moments all = moments(x.local, dims, counts(x, each, x.local), x.layout->comm());
-  Affine affine = shared(weight, bias, x.layout->comm());
-  if (affine.weight) affine.weight = tile_of_weight(*affine.weight, x.layout).contiguous();
-  if (affine.bias) affine.bias = tile_of_weight(*affine.bias, x.layout).contiguous();
+  Affine affine = share(weight, bias, x);
+  if (affine.weight) affine.weight = tile_of(*affine.weight, x.layout).local;
+  if (affine.bias) affine.bias = tile_of(*affine.bias, x.layout).local;
   auto sizes = x.local.sizes().vec();
   std::fill(sizes.begin() + static_cast<std::ptrdiff_t>(kept), sizes.end(), 1);
   const auto affine_sizes = x.local.sizes().slice(kept);
   return {normalized(x.local, all, eps, sizes, affine, affine_sizes), x.layout};
 }
 
-namespace {
-
-using Sizes = std::vector<std::int64_t>;
-
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
-  m.def("tile_batch_norm",
-        [](const Tensor& x, const LayoutPtr& layout, const OptionalTensor& weight, const OptionalTensor& bias,
-           const OptionalTensor& mean, const OptionalTensor& var, bool training, double average,
-           double eps) { return batch_norm({x, layout}, weight, bias, mean, var, training, average, eps).local; });
-  m.def("tile_group_norm", [](const Tensor& x, const LayoutPtr& layout, std::int64_t groups,
-                              const OptionalTensor& weight, const OptionalTensor& bias,
-                              double eps) { return group_norm({x, layout}, groups, weight, bias, eps).local; });
-  m.def("tile_layer_norm",
-        [](const Tensor& x, const LayoutPtr& layout, const Sizes& shape, const OptionalTensor& weight,
-           const OptionalTensor& bias, double eps) { return layer_norm({x, layout}, shape, weight, bias, eps).local; });
+  m.def("tile_batch_norm", &TileOperation<&batch_norm>::call);
+  m.def("tile_group_norm", &TileOperation<&group_norm>::call);
+  m.def("tile_layer_norm", &TileOperation<&layer_norm>::call);
 }
 
-}  // namespace
 }  // namespace weft::spatial

@@ -4,14 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
-#include <vector>
 
 #include "weft/spatial/dist_tensor.h"
 
 namespace weft::spatial {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // Weights must be the same on all ranks. All functions are collective and move two numbers per statistic and rank in
 // one all_gather; batch_norm with running statistics moves nothing. `average` is the weight of the new statistics in
@@ -25,7 +21,7 @@ using OptionalTensor = std::optional<at::Tensor>;
                                     const OptionalTensor& bias, double eps);
 
 // Normalizes over the last dimensions, which must include all tiled ones. Weights have that global shape.
-[[nodiscard]] DistTensor layer_norm(const DistTensor& x, const std::vector<std::int64_t>& shape,
-                                    const OptionalTensor& weight, const OptionalTensor& bias, double eps);
+[[nodiscard]] DistTensor layer_norm(const DistTensor& x, const Sizes& shape, const OptionalTensor& weight,
+                                    const OptionalTensor& bias, double eps);
 
 }  // namespace weft::spatial

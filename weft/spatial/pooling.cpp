@@ -19,15 +19,9 @@ namespace {
 
 using at::Tensor;
 using partition::Window;
-using Sizes = std::vector<std::int64_t>;
-
-std::vector<Window> windows_for(const DistTensor& x, const PoolingOptions& options) {
-  x.validate();
-  return windows_of(x.dims(), options);
-}
 
 // A dilated window at an edge may contain no cell of a small field. torch then accesses memory out of bounds.
-void require_cells(const std::vector<Window>& windows, const std::vector<std::int64_t>& shape) {
+void require_cells(const std::vector<Window>& windows, const Sizes& shape) {
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const Window& w = windows[i];
     for (std::int64_t o = 0; w.dilation > shape[i] && o < w.outputs(shape[i]); ++o) {
@@ -41,26 +35,11 @@ void require_cells(const std::vector<Window>& windows, const std::vector<std::in
   }
 }
 
-template <class Get>
-Sizes each(const std::vector<Window>& windows, Get&& get) {
-  Sizes result;
-  for (const Window& window : windows) result.push_back(get(window));
-  return result;
-}
-
-Sizes kernels(const std::vector<Window>& windows) {
-  return each(windows, [](const Window& w) { return w.kernel; });
-}
-Sizes strides(const std::vector<Window>& windows) {
-  return each(windows, [](const Window& w) { return w.stride; });
-}
-
 // Calls `pool` with the padded tile unless this rank has no results.
 template <class Pool>
 DistTensor pooled(const DistTensor& x, const Halo& halo, double fill, Pool&& pool) {
   const Tensor padded = halo_exchange(x.local, halo.plan, fill);
-  Sizes sizes = x.local.sizes().slice(0, static_cast<std::size_t>(x.leading())).vec();
-  for (const auto& range : halo.outputs->tile().ranges) sizes.push_back(range.size());
+  const Sizes sizes = halo.outputs->local_sizes(x.leading_sizes());
   if (c10::multiply_integers(sizes) == 0) return {nothing_like(padded, sizes), halo.outputs};
   return {pool(padded), halo.outputs};
 }
@@ -72,9 +51,11 @@ Tensor sums(const Tensor& x, const std::vector<Window>& windows, const Sizes& pa
                             true, 1)
           .squeeze(-2);
     case 2:
-      return at::avg_pool2d(x, kernels(windows), strides(windows), padding, false, true, 1);
+      return at::avg_pool2d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            false, true, 1);
     default:
-      return at::avg_pool3d(x, kernels(windows), strides(windows), padding, false, true, 1);
+      return at::avg_pool3d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            false, true, 1);
   }
 }
 
@@ -107,33 +88,34 @@ Tensor averages(const Tensor& sum, const DistTensor& x, const Halo& halo, const 
 }  // namespace
 
 std::vector<Window> windows_of(std::size_t dims, const PoolingOptions& options) {
-  const Sizes kernel = for_each_dim(options.kernel, dims, "kernel_size");
-  const Sizes stride = options.stride.empty() ? kernel : for_each_dim(options.stride, dims, "stride");
-  const Sizes padding = for_each_dim(options.padding, dims, "padding");
-  const Sizes dilation = for_each_dim(options.dilation, dims, "dilation");
-  std::vector<Window> windows;
-  for (std::size_t i = 0; i < dims; ++i) {
-    TORCH_CHECK_VALUE(2 * padding[i] <= kernel[i], "weft: expected padding of at most half the kernel size ", kernel[i],
-                      ", got ", padding[i]);
-    windows.push_back({kernel[i], stride[i], padding[i], padding[i], dilation[i], options.ceil_mode});
+  auto windows = windows_of(dims, options.kernel, options.stride.empty() ? options.kernel : options.stride,
+                            options.padding, options.dilation);
+  for (Window& window : windows) {
+    TORCH_CHECK_VALUE(2 * window.padding_lo <= window.kernel, "weft: expected padding of at most half the kernel size ",
+                      window.kernel, ", got ", window.padding_lo);
+    window.ceil_mode = options.ceil_mode;
   }
   return windows;
 }
 
 Tensor largest(const Tensor& x, const std::vector<Window>& windows, const Sizes& padding) {
-  const Sizes dilation = each(windows, [](const Window& w) { return w.dilation; });
+  const Sizes dilation = numbers_of(windows, &Window::dilation);
   switch (windows.size()) {
     case 1:
-      return at::max_pool1d(x, kernels(windows), strides(windows), padding, dilation);
+      return at::max_pool1d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            dilation);
     case 2:
-      return at::max_pool2d(x, kernels(windows), strides(windows), padding, dilation);
+      return at::max_pool2d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            dilation);
     default:
-      return at::max_pool3d(x, kernels(windows), strides(windows), padding, dilation);
+      return at::max_pool3d(x, numbers_of(windows, &Window::kernel), numbers_of(windows, &Window::stride), padding,
+                            dilation);
   }
 }
 
 DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
-  const auto windows = windows_for(x, options);
+  x.validate();
+  const auto windows = windows_of(x.dims(), options);
   require_cells(windows, x.layout->shape());
   const Halo halo = halo_of(x.layout, windows);
   return pooled(x, halo, -std::numeric_limits<double>::infinity(),
@@ -142,7 +124,8 @@ DistTensor max_pool(const DistTensor& x, const PoolingOptions& options) {
 
 DistTensor average_pool(const DistTensor& x, const PoolingOptions& options) {
   TORCH_CHECK_VALUE(!options.divisor || *options.divisor != 0, "weft: expected a divisor other than 0");
-  const auto windows = windows_for(x, options);
+  x.validate();
+  const auto windows = windows_of(x.dims(), options);
   const Halo halo = halo_of(x.layout, windows);
   return pooled(x, halo, 0, [&](const Tensor& padded) {
     return averages(sums(padded, windows, halo.native_padding), x, halo, windows, options);
@@ -157,32 +140,23 @@ DistTensor norm_pool(const DistTensor& x, double p, const PoolingOptions& option
   return {sum.masked_fill(nothing, 1).pow(1 / p).masked_fill(nothing, 0), means.layout};
 }
 
-namespace {
-
-Tiled max_pool_op(const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding, Sizes dilation,
-                  bool ceil_mode) {
-  return unpacked(max_pool({x, layout}, {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation),
-                                         ceil_mode, true, std::nullopt}));
-}
-
-Tiled avg_pool_op(const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding, bool ceil_mode,
-                  bool count_include_pad, std::optional<std::int64_t> divisor) {
-  return unpacked(average_pool(
-      {x, layout},
-      {std::move(kernel), std::move(stride), std::move(padding), {1}, ceil_mode, count_include_pad, divisor}));
-}
-
-Tiled lp_pool_op(const Tensor& x, const LayoutPtr& layout, double p, Sizes kernel, Sizes stride, bool ceil_mode) {
-  return unpacked(
-      norm_pool({x, layout}, p, {std::move(kernel), std::move(stride), {0}, {1}, ceil_mode, true, std::nullopt}));
-}
-
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
-  m.def("tile_max_pool", &max_pool_op);
-  m.def("tile_avg_pool", &avg_pool_op);
-  m.def("tile_lp_pool", &lp_pool_op);
+  m.def("tile_max_pool", [](const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding,
+                            Sizes dilation, bool ceil_mode) {
+    return unpacked(max_pool(
+        {x, layout}, {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation), ceil_mode}));
+  });
+  m.def("tile_avg_pool", [](const Tensor& x, const LayoutPtr& layout, Sizes kernel, Sizes stride, Sizes padding,
+                            bool ceil_mode, bool count_include_pad, std::optional<std::int64_t> divisor) {
+    return unpacked(average_pool(
+        {x, layout},
+        {std::move(kernel), std::move(stride), std::move(padding), {1}, ceil_mode, count_include_pad, divisor}));
+  });
+  m.def("tile_lp_pool",
+        [](const Tensor& x, const LayoutPtr& layout, double p, Sizes kernel, Sizes stride, bool ceil_mode) {
+          return unpacked(norm_pool({x, layout}, p, {std::move(kernel), std::move(stride), {0}, {1}, ceil_mode}));
+        });
 }
 
-}  // namespace
 }  // namespace weft::spatial

@@ -12,10 +12,10 @@ namespace weft::spatial {
 
 // Lists have one value for all dimensions, or one for each. Without a stride, the kernel's size is the stride.
 struct PoolingOptions {
-  std::vector<std::int64_t> kernel{2};
-  std::vector<std::int64_t> stride{};
-  std::vector<std::int64_t> padding{0};
-  std::vector<std::int64_t> dilation{1};  // max_pool only
+  Sizes kernel{2};
+  Sizes stride{};
+  Sizes padding{0};
+  Sizes dilation{1};  // max_pool only
   bool ceil_mode = false;
   bool count_include_pad = true;                       // average_pool only
   std::optional<std::int64_t> divisor = std::nullopt;  // average_pool only
@@ -25,7 +25,7 @@ struct PoolingOptions {
 [[nodiscard]] std::vector<partition::Window> windows_of(std::size_t dims, const PoolingOptions& options);
 // Returns the maximum of each window of a local tensor. `padding` is by dimension. Not collective.
 [[nodiscard]] at::Tensor largest(const at::Tensor& x, const std::vector<partition::Window>& windows,
-                                 const std::vector<std::int64_t>& padding);
+                                 const Sizes& padding);
 
 // Return the same values as torch's pooling of the whole field. Collective.
 [[nodiscard]] DistTensor max_pool(const DistTensor& x, const PoolingOptions& options);

@@ -8,16 +8,16 @@ namespace weft::spatial {
 namespace {
 
 // Checks that all ranks pass the same grid; otherwise all throw.
-partition::Grid agreed_grid(const CommunicatorPtr& comm, std::vector<std::int64_t> extents) {
-  collective::CollectiveCall talk("rank_grid", comm->id());
+partition::Grid agreed_grid(const CommunicatorPtr& comm, Sizes extents) {
+  collective::CollectiveCall call("rank_grid", comm->id());
   const at::IntArrayRef given(extents);
-  talk.check([&] {
+  call.check([&] {
     const partition::Grid grid(extents);
     TORCH_CHECK_VALUE(grid.size() == comm->size(), "weft: a grid of ", grid.describe(), " takes ", grid.size(),
                       " ranks, but '", comm->name(), "' has ", comm->size(), ". Start ", grid.size(),
                       " with mpirun -n ", grid.size(), ", or change the grid.");
   });
-  talk.agree(collective::Signature("rank_grid").add(given), 0, [&] {
+  call.agree(collective::Signature("rank_grid").add(given), 0, [&] {
     std::ostringstream text;
     text << "rank_grid(" << given << ")";
     return text.str();
@@ -27,10 +27,10 @@ partition::Grid agreed_grid(const CommunicatorPtr& comm, std::vector<std::int64_
 
 }  // namespace
 
-RankGrid::RankGrid(const CommunicatorPtr& comm, std::vector<std::int64_t> extents)
+RankGrid::RankGrid(const CommunicatorPtr& comm, Sizes extents)
     : grid_(agreed_grid(comm, std::move(extents))), comm_(Communicator::over(comm->origin(), "tiles")) {}
 
-const Route& RankGrid::route(const std::vector<std::int64_t>& key, const std::function<Route()>& make) {
+const Route& RankGrid::route(const Sizes& key, const std::function<Route()>& make) {
   const std::lock_guard lock(mutex_);
   const auto found = routes_.find(key);
   if (found != routes_.end()) return found->second;

@@ -8,11 +8,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "weft/partition/grid.h"
 #include "weft/partition/tiling.h"
 #include "weft/spatial/exchange/halo_plan.h"
+#include "weft/spatial/exchange/sizes.h"
 
 namespace weft::spatial {
 
@@ -29,7 +29,7 @@ class RankGrid : public torch::CustomClassHolder {
  public:
   // Duplicates `comm`, so that messages of the caller cannot interfere. Throws (TORCH_CHECK) on every rank if the
   // product of the extents is not the number of ranks. Collective.
-  RankGrid(const CommunicatorPtr& comm, std::vector<std::int64_t> extents);
+  RankGrid(const CommunicatorPtr& comm, Sizes extents);
 
   [[nodiscard]] const CommunicatorPtr& comm() const noexcept { return comm_; }
   [[nodiscard]] const partition::Grid& grid() const noexcept { return grid_; }
@@ -39,14 +39,14 @@ class RankGrid : public torch::CustomClassHolder {
   [[nodiscard]] const std::shared_ptr<Epoch>& epoch() const noexcept { return epoch_; }
 
   // Returns the cached route for this key, or creates it with `make`.
-  [[nodiscard]] const Route& route(const std::vector<std::int64_t>& key, const std::function<Route()>& make);
+  [[nodiscard]] const Route& route(const Sizes& key, const std::function<Route()>& make);
 
  private:
   partition::Grid grid_;
   CommunicatorPtr comm_;
   std::shared_ptr<Epoch> epoch_ = std::make_shared<Epoch>();
   std::mutex mutex_;
-  std::map<std::vector<std::int64_t>, Route> routes_;
+  std::map<Sizes, Route> routes_;
 };
 
 using RankGridPtr = c10::intrusive_ptr<RankGrid>;

@@ -3,12 +3,15 @@
 #include <ATen/ops/constant_pad_nd.h>
 
 #include <algorithm>
-#include <optional>
+#include <limits>
 #include <stdexcept>
 
+#include "weft/spatial/convolution/kernel.h"
 #include "weft/spatial/dispatch.h"
 #include "weft/spatial/exchange/exchange.h"
 #include "weft/spatial/halo.h"
+#include "weft/spatial/pooling.h"
+#include "weft/spatial/share.h"
 
 namespace weft::spatial {
 namespace {
@@ -19,10 +22,6 @@ using partition::Box;
 using partition::Range;
 using partition::Window;
 using Windows = std::vector<Window>;
-
-bool pads_natively(const LayoutPtr& inputs, std::size_t dim, const Window& window) {
-  return inputs->tiling().grid().extents()[dim] == 1 && window.padding_lo == window.padding_hi && !window.ceil_mode;
-}
 
 Box inputs_of(const Box& outputs, const LayoutPtr& inputs, const Windows& windows) {
   Box box;
@@ -47,8 +46,8 @@ std::vector<Box> pulled_back(Box cells, const std::vector<LayoutPtr>& layouts, c
 }
 
 // Returns the padding from the part inside the field to the needed box, for constant_pad_nd.
-std::vector<std::int64_t> padding_of(const Box& needed, const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> padding;
+Sizes padding_of(const Box& needed, const Sizes& shape) {
+  Sizes padding;
   for (std::size_t i = needed.dims(); i-- > 0;) {
     const Range there = needed.ranges[i].intersect({0, shape[i]});
     padding.insert(padding.end(), {there.begin - needed.ranges[i].begin, needed.ranges[i].end - there.end});
@@ -56,32 +55,25 @@ std::vector<std::int64_t> padding_of(const Box& needed, const std::vector<std::i
   return padding;
 }
 
-std::vector<LayoutPtr> layouts_of(const LayoutPtr& inputs, const std::vector<Windows>& layers) {
-  std::vector<LayoutPtr> layouts{inputs};
-  for (const Windows& windows : layers) layouts.push_back(halo_of(layouts.back(), windows).outputs);
-  return layouts;
-}
-
-std::vector<std::int64_t> native_padding_of(const LayoutPtr& inputs, const Windows& windows) {
-  std::vector<std::int64_t> native;
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    native.push_back(pads_natively(inputs, i, windows[i]) ? windows[i].padding_lo : 0);
-  }
-  return native;
+// A rank without results takes part in the exchange only.
+DistTensor nothing(const Tensor& x, const Region& region, const std::vector<RegionLayer>& layers) {
+  std::int64_t channels = x.size(1);
+  for (const RegionLayer& layer : layers) channels = layer.channels > 0 ? layer.channels : channels;
+  return {nothing_like(x, region.outputs()->local_sizes({x.size(0), channels})), region.outputs()};
 }
 
 }  // namespace
 
-bool needs_halo(const Windows& windows, const std::vector<std::int64_t>& extents) {
+bool needs_halo(const Windows& windows, const Sizes& extents) {
   for (std::size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kernel > 1 && extents[i] > 1) return true;
   }
   return false;
 }
 
-Windows windows_of_numbers(const std::vector<std::int64_t>& numbers) {
-  TORCH_CHECK_VALUE(numbers.size() % 6 == 0, "weft: expected six numbers per dimension of a window, got ",
-                    numbers.size());
+Windows windows_of_numbers(const Sizes& numbers, std::size_t dims) {
+  TORCH_CHECK_VALUE(numbers.empty() || numbers.size() == 6 * dims, "weft: expected six numbers for each of ", dims,
+                    " dimensions of a layer's windows, got ", numbers.size());
   Windows windows;
   for (std::size_t i = 0; i < numbers.size(); i += 6) {
     windows.push_back(
@@ -90,18 +82,42 @@ Windows windows_of_numbers(const std::vector<std::int64_t>& numbers) {
   return windows;
 }
 
-Region::Region(const LayoutPtr& inputs, const std::vector<Windows>& layers) {
+RegionLayer convolution_layer(Windows windows, std::int64_t groups) {
+  const Kernel kernel{.stride = numbers_of(windows, &Window::stride),
+                      .dilation = numbers_of(windows, &Window::dilation),
+                      .groups = groups};
+  const auto apply = [kernel](const Tensor& x, const std::vector<Tensor>& weights, const Sizes& native_padding) {
+    Kernel own = kernel.padded_by(native_padding);
+    own.weight = weights[0];
+    if (weights.size() > 1) own.bias = weights[1];
+    return own.apply(x);
+  };
+  return {.windows = std::move(windows), .apply = apply};
+}
+
+RegionLayer max_pool_layer(Windows windows) {
+  const auto apply = [windows](const Tensor& x, const auto&, const Sizes& padding) {
+    return largest(x, windows, padding);
+  };
+  return {.windows = windows, .fill = -std::numeric_limits<double>::infinity(), .apply = apply};
+}
+
+Region::Region(const LayoutPtr& inputs, const std::vector<Windows>& layers) : windows_(layers) {
   if (layers.empty())
     throw std::invalid_argument("weft: a halo region needs at least one layer with windows (a convolution or pooling)");
-  const auto layouts = layouts_of(inputs, layers);
+  std::vector<LayoutPtr> layouts{inputs};
+  for (const Windows& windows : layers) {
+    const Halo halo = halo_of(layouts.back(), windows);
+    layouts.push_back(halo.outputs);
+    native_.push_back(halo.native_padding);
+  }
   outputs_ = layouts.back();
-  const std::vector<std::int64_t> zeros(2 * inputs->dims(), 0);
-  padding_.assign(layers.size(), zeros);
+  padding_.assign(layers.size(), Sizes(2 * inputs->dims(), 0));
   std::vector<Box> needed;
   for (std::int64_t rank = 0; rank < inputs->grid()->size(); ++rank) {
     const Box tile = outputs_->tiling().tile(rank);
     if (tile.empty()) {
-      needed.push_back(Box::whole(std::vector<std::int64_t>(inputs->dims(), 0)));
+      needed.push_back(Box::whole(Sizes(inputs->dims(), 0)));
       continue;
     }
     const auto boxes = pulled_back(tile, layouts, layers);
@@ -109,62 +125,53 @@ Region::Region(const LayoutPtr& inputs, const std::vector<Windows>& layers) {
     if (rank != inputs->grid()->rank()) continue;
     for (std::size_t i = 1; i < layers.size(); ++i) padding_[i] = padding_of(boxes[i], layouts[i]->shape());
   }
-  for (std::size_t i = 0; i < layers.size(); ++i) native_.push_back(native_padding_of(layouts[i], layers[i]));
-  plan_ = plan_for(inputs, needed, Border::kZeros);
+  plan_ = plan_for(inputs, inputs->tiling().tiles(), std::move(needed), Border::kZeros);
 }
 
-namespace {
-
-// A rank without results takes part in the exchange only.
-DistTensor nothing(const Tensor& x, const Region& region, const std::vector<RegionLayer>& layers) {
-  std::vector<std::int64_t> sizes{x.size(0), x.size(1)};
-  for (const RegionLayer& layer : layers) sizes[1] = layer.channels > 0 ? layer.channels : sizes[1];
-  for (const auto& range : region.outputs()->tile().ranges) sizes.push_back(range.size());
-  return {nothing_like(x, sizes), region.outputs()};
+Tensor Region::run_layer(std::size_t i, Tensor x, const RegionLayer& layer, const std::vector<Tensor>& weights) const {
+  const bool at_border = std::any_of(padding_.at(i).begin(), padding_[i].end(), [](auto cells) { return cells != 0; });
+  if (at_border) x = at::constant_pad_nd(x, padding_[i], layer.fill);
+  return layer.apply(x, weights, native_[i]);
 }
-
-}  // namespace
 
 DistTensor run_region(const DistTensor& x, const Region& region, const std::vector<RegionLayer>& layers) {
-  const auto first = std::find_if(layers.begin(), layers.end(), [](const auto& layer) { return layer.has_windows; });
+  std::vector<Tensor> weights;
+  for (const RegionLayer& layer : layers) {
+    for (const Tensor& weight : layer.weights) weights.push_back(matching(weight, x.local));
+  }
+  weights = share(weights, x.layout->comm());  // also on ranks without results
+  const auto first =
+      std::find_if(layers.begin(), layers.end(), [](const auto& layer) { return !layer.windows.empty(); });
   Tensor y = halo_exchange(x.local, region.plan(), first == layers.end() ? 0 : first->fill);
   if (region.outputs()->tile().empty() || y.size(0) == 0) return nothing(y, region, layers);
   std::size_t i = 0;
+  auto next = weights.begin();
   for (const RegionLayer& layer : layers) {
-    if (!layer.has_windows) {
-      y = layer.apply(y, {});
-      continue;
-    }
-    const auto& padding = region.padding(i);
-    const bool at_border = std::any_of(padding.begin(), padding.end(), [](std::int64_t cells) { return cells != 0; });
-    if (at_border) y = at::constant_pad_nd(y, padding, layer.fill);
-    y = layer.apply(y, region.native_padding(i++));
+    const std::vector<Tensor> own(next, next + std::ssize(layer.weights));
+    next += std::ssize(own);
+    y = layer.windows.empty() ? layer.apply(y, own, {}) : region.run_layer(i++, y, layer, own);
   }
   return {y, region.outputs()};
-}
-
-namespace {
-
-RegionPtr region_of(const LayoutPtr& layout, const std::vector<std::vector<std::int64_t>>& layers) {
-  std::vector<Windows> windows;
-  for (const auto& numbers : layers) {
-    TORCH_CHECK_VALUE(numbers.size() == 6 * layout->dims(), "weft: expected six numbers for each of ", layout->dims(),
-                      " dimensions of a layer's windows, got ", numbers.size());
-    windows.push_back(windows_of_numbers(numbers));
-  }
-  return c10::make_intrusive<Region>(layout, windows);
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
   m.class_<Region>("Region")
       .def("plan", [](const RegionPtr& self) { return self->plan(); })
-      .def("outputs", [](const RegionPtr& self) { return self->outputs(); })
-      .def("padding", [](const RegionPtr& self, std::int64_t i) { return self->padding(static_cast<std::size_t>(i)); })
-      .def("native_padding",
-           [](const RegionPtr& self, std::int64_t i) { return self->native_padding(static_cast<std::size_t>(i)); });
-  m.def("halo_region", &region_of);
+      .def("outputs", [](const RegionPtr& self) { return self->outputs(); });
+  m.def("halo_region", [](const LayoutPtr& layout, const std::vector<Sizes>& layers) {
+    std::vector<Windows> windows;
+    for (const Sizes& numbers : layers) windows.push_back(windows_of_numbers(numbers, layout->dims()));
+    return c10::make_intrusive<Region>(layout, windows);
+  });
+  // A layer with weights is a convolution, one without is a max pooling.
+  m.def("halo_region_layer", [](const RegionPtr& region, std::int64_t i, const Tensor& x,
+                                const std::vector<Tensor>& weights, std::int64_t groups) {
+    const auto at = static_cast<std::size_t>(i);
+    const Windows& windows = region->windows(at);
+    return region->run_layer(at, x, weights.empty() ? max_pool_layer(windows) : convolution_layer(windows, groups),
+                             weights);
+  });
 }
 
-}  // namespace
 }  // namespace weft::spatial

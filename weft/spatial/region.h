@@ -17,9 +17,24 @@
 namespace weft::spatial {
 
 // Returns true if windows need cells of other tiles on a grid of these extents.
-[[nodiscard]] bool needs_halo(const std::vector<partition::Window>& windows, const std::vector<std::int64_t>& extents);
-// Reads windows from six numbers a dimension: kernel, stride, padding before and after, dilation, ceil_mode.
-[[nodiscard]] std::vector<partition::Window> windows_of_numbers(const std::vector<std::int64_t>& numbers);
+[[nodiscard]] bool needs_halo(const std::vector<partition::Window>& windows, const Sizes& extents);
+// Reads windows in `dims` dimensions from six numbers each: kernel, stride, padding before and after, dilation,
+// ceil_mode. Returns none for no numbers. Throws (TORCH_CHECK) for other counts.
+[[nodiscard]] std::vector<partition::Window> windows_of_numbers(const Sizes& numbers, std::size_t dims);
+
+// A layer of a region: it has windows, or it is elementwise.
+struct RegionLayer {
+  std::vector<partition::Window> windows{};  // by dimension; empty for elementwise layers
+  double fill = 0;                           // value of the cells outside the field
+  std::int64_t channels = 0;                 // of the output; 0 if the layer keeps the number of channels
+  std::vector<at::Tensor> weights{};
+  std::function<at::Tensor(const at::Tensor& x, const std::vector<at::Tensor>& weights, const Sizes& native_padding)>
+      apply{};
+};
+
+// Returns a convolution or a max pooling with these windows. The caller sets the convolution's weights and channels.
+[[nodiscard]] RegionLayer convolution_layer(std::vector<partition::Window> windows, std::int64_t groups);
+[[nodiscard]] RegionLayer max_pool_layer(std::vector<partition::Window> windows);
 
 // The cells of each layer of a region on this rank. Created once and reused in every step.
 class Region : public torch::CustomClassHolder {
@@ -30,30 +45,23 @@ class Region : public torch::CustomClassHolder {
 
   [[nodiscard]] const HaloPlanPtr& plan() const noexcept { return plan_; }
   [[nodiscard]] const LayoutPtr& outputs() const noexcept { return outputs_; }
-  [[nodiscard]] std::size_t layers() const noexcept { return native_.size(); }
-  // Returns the padding of a layer's inputs, before and after, last dimension first. The exchange pads the first layer.
-  [[nodiscard]] const std::vector<std::int64_t>& padding(std::size_t layer) const { return padding_.at(layer); }
-  // Returns the padding that the layer's kernel adds in dimensions that are not cut.
-  [[nodiscard]] const std::vector<std::int64_t>& native_padding(std::size_t layer) const { return native_.at(layer); }
+  // Returns the windows of a layer.
+  [[nodiscard]] const std::vector<partition::Window>& windows(std::size_t layer) const { return windows_.at(layer); }
+  // Runs a layer with windows on the results of the previous one, or of the exchange. Pads them at the field's border.
+  [[nodiscard]] at::Tensor run_layer(std::size_t i, at::Tensor x, const RegionLayer& layer,
+                                     const std::vector<at::Tensor>& weights) const;
 
  private:
   HaloPlanPtr plan_;
   LayoutPtr outputs_;
-  std::vector<std::vector<std::int64_t>> padding_;
-  std::vector<std::vector<std::int64_t>> native_;
+  std::vector<std::vector<partition::Window>> windows_;
+  std::vector<Sizes> padding_;  // of each layer's inputs, last dimension first; the exchange pads the first layer
+  std::vector<Sizes> native_;   // padding that each layer's kernel adds in dimensions that are not cut
 };
 
 using RegionPtr = c10::intrusive_ptr<Region>;
 
-// A layer with windows, or an elementwise layer.
-struct RegionLayer {
-  bool has_windows = true;
-  double fill = 0;            // value of cells outside the field
-  std::int64_t channels = 0;  // of the output; 0 if the layer keeps the number of channels
-  std::function<at::Tensor(const at::Tensor& x, const std::vector<std::int64_t>& native_padding)> apply;
-};
-
-// Runs the layers in sequence. The caller shares their weights (share.h). Collective.
+// Runs the layers in sequence. Shares all their weights (share.h) in one message. Collective.
 [[nodiscard]] DistTensor run_region(const DistTensor& x, const Region& region, const std::vector<RegionLayer>& layers);
 
 }  // namespace weft::spatial

@@ -1,6 +1,7 @@
 #include "weft/spatial/share.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -42,8 +43,8 @@ Tensor representative(const std::vector<Tensor>& weights) {
 }
 
 void agree(const std::vector<Tensor>& weights, const CommunicatorPtr& comm) {
-  collective::CollectiveCall talk("share", comm->id());
-  talk.check([&] {
+  collective::CollectiveCall call("share", comm->id());
+  call.check([&] {
     for (const Tensor& weight : weights) {
       collective::require_communicable(weight);
       TORCH_CHECK(weight.scalar_type() == weights[0].scalar_type(), "weft: expected weights of one type, got ",
@@ -52,7 +53,7 @@ void agree(const std::vector<Tensor>& weights, const CommunicatorPtr& comm) {
   });
   collective::Signature signature("share");
   for (const Tensor& weight : weights) signature.add(weight);
-  talk.agree(signature, 0, [&] {
+  call.agree(signature, 0, [&] {
     std::string text = "share(";
     for (const Tensor& weight : weights) text += collective::describe(weight) + " ";
     return text + ")";
@@ -84,6 +85,22 @@ std::vector<Tensor> share(const std::vector<Tensor>& weights, const Communicator
   return shared;
 }
 
+Tensor matching(const Tensor& weight, const Tensor& x) {
+  return x.is_meta() ? at::empty_like(weight.detach(), weight.options().device(at::kMeta)) : weight;
+}
+
+Affine share(const OptionalTensor& weight, const OptionalTensor& bias, const DistTensor& x) {
+  std::vector<Tensor> given;
+  for (const OptionalTensor* tensor : {&weight, &bias}) {
+    if (*tensor && (*tensor)->defined()) given.push_back(matching(**tensor, x.local));
+  }
+  const auto shared = share(given, x.layout->comm());
+  Affine result;
+  if (weight && weight->defined()) result.weight = shared.front();
+  if (bias && bias->defined()) result.bias = shared.back();
+  return result;
+}
+
 Tensor counted_once(const Tensor& x, const CommunicatorPtr& comm) {
   if (comm->size() == 1 || !x.requires_grad() || !c10::GradMode::is_enabled()) return x;
   auto node = c10::make_intrusive<CountedOnce>();
@@ -100,10 +117,10 @@ DistTensor retile(const Tensor& whole, const LayoutPtr& layout, std::source_loca
   const mpi::OperationScope scope("retile", comm.get(), where);
   collective::GradientCall call(whole);
   {
-    collective::CollectiveCall talk("retile", comm->id());
-    talk.check([&] { static_cast<void>(tile_of(whole.detach(), layout)); });
-    talk.agree(collective::Signature("retile").add(whole), 0,
-               [&] { return "retile(" + collective::describe(whole) + ")"; });
+    collective::CollectiveCall agreement("retile", comm->id());
+    agreement.check([&] { static_cast<void>(tile_of(whole.detach(), layout)); });
+    agreement.agree(collective::Signature("retile").add(whole), 0,
+                    [&] { return "retile(" + collective::describe(whole) + ")"; });
   }
   const Tensor tile = tile_of(whole.detach(), layout).local.clone();
   if (call.recording()) collective::record("retile", comm, {whole}, {tile}, RetileAdjoint{layout}, call.on_tape());

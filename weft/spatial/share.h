@@ -15,6 +15,17 @@ namespace weft::spatial {
 [[nodiscard]] std::vector<at::Tensor> share(const std::vector<at::Tensor>& weights, const CommunicatorPtr& comm,
                                             std::source_location where = std::source_location::current());
 
+// Returns the weight, or an empty tensor of its shape on the meta device if `x` is on it.
+[[nodiscard]] at::Tensor matching(const at::Tensor& weight, const at::Tensor& x);
+
+// A weight and a bias, each of which may be absent.
+struct Affine {
+  OptionalTensor weight;
+  OptionalTensor bias;
+};
+// Shares both in one message, as operands for the tiles `x`, which may be on the meta device. Collective.
+[[nodiscard]] Affine share(const OptionalTensor& weight, const OptionalTensor& bias, const DistTensor& x);
+
 // Returns `x`, which is the same on all ranks, for a loss that every rank computes equally. Divides the gradient by the
 // number of ranks, so that the loss counts once in the sum of all ranks' losses. No communication.
 [[nodiscard]] at::Tensor counted_once(const at::Tensor& x, const CommunicatorPtr& comm);

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import _renamed
-from . import elementwise, functional
-from .flat import FlatTiles
-from .layers import (
+# These layers of torch call functions that support tensors in tiles.
+from torch.nn import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -20,26 +18,15 @@ from .layers import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
-    ContrastNorm,
-    Conv1d,
-    Conv2d,
-    Conv3d,
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
     CrossEntropyLoss,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
-    L2Pool,
     LayerNorm,
-    LocalDefilter,
-    LocalFilter,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -47,8 +34,25 @@ from .layers import (
     MaxPool2d,
     MaxPool3d,
     MSELoss,
-    TileLinear,
     Upsample,
+)
+
+from .. import _renamed
+from . import elementwise, functional
+from .flat import FlatTiles
+from .layers import (
+    ContrastNorm,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    L2Pool,
+    LocalDefilter,
+    LocalFilter,
+    TileLinear,
 )
 from .parallel import SplitNetwork, parallelize
 from .tensor import DistTensor, Layout, RankGrid

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tensor import HANDLERS, DistTensor, call
+from .tensor import HANDLERS, DistTensor
 
 UNARY = """relu relu_ sigmoid sigmoid_ tanh tanh_ exp log log1p expm1 sqrt rsqrt abs neg sin cos erf square reciprocal
 clamp clamp_ clamp_min clamp_max nan_to_num logit sign floor ceil round isnan isfinite logical_not""".split()
@@ -45,7 +45,7 @@ def aligned(arg: Any, like: DistTensor) -> Any:
     if any(n > 1 for n in arg.shape[-like.layout.dims :]):
         raise ValueError(f"weft: cannot combine a tensor of {tuple(arg.shape)} with tiles of {like.layout.shape}")
     # One number for many cells, the same on all ranks: every tile contributes to its gradient.
-    return call(torch.ops.weft.share, [arg], like.layout.grid.id)[0]
+    return torch.ops.weft.share([arg], like.layout.grid.id)[0]
 
 
 def elementwise(function: Callable[..., Any]) -> Callable[..., DistTensor]:
@@ -78,22 +78,15 @@ def concatenate(tensors: Sequence[Any], dim: int = 0, **kwargs: Any) -> DistTens
     return like.with_local(torch.cat([aligned(x, like) for x in tensors], dim))
 
 
-def register() -> None:
-    for name in UNARY + BINARY:
-        for owner in (torch, Tensor):
+def register(names: Sequence[str], owners: Sequence[Any], adapt: Callable[..., Any]) -> None:
+    for name in names:
+        for owner in owners:
             function = getattr(owner, name, None)
             if callable(function):
-                HANDLERS[function] = elementwise(function)
-    for name in ACTIVATIONS:
-        function = getattr(F, name)
-        HANDLERS[function] = elementwise(function)
-    for name in ALONG:
-        for owner in (torch, Tensor, F):
-            function = getattr(owner, name, None)
-            if callable(function):
-                HANDLERS[function] = along(function)
-    for function in (torch.cat, torch.concat, torch.concatenate):
-        HANDLERS[function] = concatenate
+                HANDLERS[function] = adapt(function)
 
 
-register()
+register(UNARY + BINARY, (torch, Tensor), elementwise)
+register(ACTIVATIONS, (F,), elementwise)
+register(ALONG, (torch, Tensor, F), along)
+HANDLERS.update(dict.fromkeys((torch.cat, torch.concat, torch.concatenate), concatenate))

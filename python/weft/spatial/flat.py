@@ -43,9 +43,6 @@ class FlatTiles:
     def size(self, dim: int | None = None) -> Any:
         return self.shape if dim is None else self.shape[dim]
 
-    def with_tiles(self, tiles: DistTensor) -> FlatTiles:
-        return FlatTiles(tiles)
-
     def whole(self) -> Tensor:
         """Returns the whole vector on every rank. A loss that all ranks compute from it counts once. Collective."""
         return self.tiles.whole().flatten(1)

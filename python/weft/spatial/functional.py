@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tensor import HANDLERS, DistTensor, Layout, call
+from .tensor import HANDLERS, DistTensor, Layout
 
 _ops = torch.ops.weft
 
@@ -24,12 +24,8 @@ def as_list(value: Size | None) -> list[int]:
 
 
 def _tiled(x: DistTensor, op: Any, *arguments: Any) -> DistTensor:
-    local, handle = call(op, x.local, x.layout.handle, *arguments)
+    local, handle = op(x.local, x.layout.handle, *arguments)
     return DistTensor(local, Layout.wrap(handle, x.layout.grid))
-
-
-def _same(x: DistTensor, op: Any, *arguments: Any) -> DistTensor:
-    return x.with_local(call(op, x.local, x.layout.handle, *arguments))
 
 
 def paddings(
@@ -66,19 +62,8 @@ def conv(
     copies the tile and its halo into one buffer; "auto" selects the cheaper one.
     """
     before, behind = paddings(padding, weight.shape[2:], dilation, stride, x.layout.dims)
-    return _tiled(
-        x,
-        _ops.tile_conv,
-        weight,
-        bias,
-        as_list(stride),
-        before,
-        behind,
-        as_list(dilation),
-        groups,
-        padding_mode,
-        edges,
-    )
+    geometry = (as_list(stride), before, behind, as_list(dilation), groups)
+    return _tiled(x, _ops.tile_conv, weight, bias, *geometry, padding_mode, edges)
 
 
 def conv_transpose(
@@ -144,7 +129,7 @@ def adaptive_avg_pool(x: DistTensor, output_size: Any) -> DistTensor | Tensor:
     """Pools to ``output_size`` cells. If all sizes are 1, every rank gets the whole result; it counts once."""
     sizes = _adaptive_sizes(x, output_size)
     if all(n == 1 for n in sizes):
-        return call(_ops.tile_global_avg_pool, x.local, x.layout.handle)
+        return _ops.tile_global_avg_pool(x.local, x.layout.handle)
     return _tiled(x, _ops.tile_adaptive_avg_pool, sizes)
 
 
@@ -153,7 +138,7 @@ def adaptive_max_pool(x: DistTensor, output_size: Any, return_indices: bool = Fa
         raise NotImplementedError("weft: adaptive_max_pool does not support return_indices=True on tiles")
     sizes = _adaptive_sizes(x, output_size)
     if all(n == 1 for n in sizes):
-        return call(_ops.tile_global_max_pool, x.local, x.layout.handle)
+        return _ops.tile_global_max_pool(x.local, x.layout.handle)
     return _tiled(x, _ops.tile_adaptive_max_pool, sizes)
 
 
@@ -190,13 +175,28 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> DistTensor:
     """Normalizes with the statistics of all tiles."""
-    return _same(x, _ops.tile_batch_norm, weight, bias, running_mean, running_var, training, momentum, eps)
+    return _tiled(x, _ops.tile_batch_norm, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 def group_norm(
     x: DistTensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> DistTensor:
-    return _same(x, _ops.tile_group_norm, num_groups, weight, bias, eps)
+    return _tiled(x, _ops.tile_group_norm, num_groups, weight, bias, eps)
+
+
+def instance_norm(
+    x: DistTensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> DistTensor:
+    if running_mean is not None or running_var is not None:
+        raise NotImplementedError("weft: instance normalization does not support track_running_stats=True on tiles")
+    return group_norm(x, x.shape[1], weight, bias, eps)
 
 
 def layer_norm(
@@ -206,17 +206,17 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> DistTensor:
-    return _same(x, _ops.tile_layer_norm, list(normalized_shape), weight, bias, eps)
+    return _tiled(x, _ops.tile_layer_norm, list(normalized_shape), weight, bias, eps)
 
 
 def dropout(x: DistTensor, p: float, seed: int, whole_channels: bool = False) -> DistTensor:
     """Drops cells by the seed, which must be the same on all ranks, and by their position in the whole field."""
-    return _same(x, _ops.tile_dropout, float(p), seed, whole_channels)
+    return _tiled(x, _ops.tile_dropout, float(p), seed, whole_channels)
 
 
 def contrast_norm(x: DistTensor, kernel_size: Size) -> DistTensor:
     """Normalizes the local contrast over odd windows and all channels."""
-    return _same(x, _ops.tile_contrast_norm, as_list(kernel_size))
+    return _tiled(x, _ops.tile_contrast_norm, as_list(kernel_size))
 
 
 def local_filter(x: DistTensor, weight: Tensor, stride: Size = 1, padding: Size = 0) -> DistTensor:
@@ -226,13 +226,12 @@ def local_filter(x: DistTensor, weight: Tensor, stride: Size = 1, padding: Size 
 
 def local_defilter(y: DistTensor, weight: Tensor, inputs: Layout, stride: Size = 1, padding: Size = 0) -> DistTensor:
     """Applies the transpose of local_filter, back to the field ``inputs``."""
-    arguments = (y.local, y.layout.handle, weight, inputs.handle, as_list(stride), as_list(padding))
-    return DistTensor(call(_ops.tile_local_defilter, *arguments), inputs)
+    return _tiled(y, _ops.tile_local_defilter, weight, inputs.handle, as_list(stride), as_list(padding))
 
 
 def linear(x: DistTensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns Linear(flatten(x)) on every rank. ``weight`` has this rank's columns, [outputs, channels, tile...]."""
-    return call(_ops.tile_linear, x.local, x.layout.handle, weight, bias)
+    return _ops.tile_linear(x.local, x.layout.handle, weight, bias)
 
 
 def cross_entropy(
@@ -254,7 +253,7 @@ def cross_entropy(
     if not isinstance(target, DistTensor) and tuple(target.shape[1:]) == x.layout.shape:
         local = DistTensor.tile_of(target, x.layout).local
     arguments = (local, weight, reduction == "mean", ignore_index, float(label_smoothing))
-    return call(_ops.tile_cross_entropy, x.local, x.layout.handle, *arguments)
+    return _ops.tile_cross_entropy(x.local, x.layout.handle, *arguments)
 
 
 def mse_loss(x: DistTensor, target: DistTensor | Tensor, *_: Any, reduction: str = "mean") -> Tensor:
@@ -274,32 +273,14 @@ def mean(x: DistTensor, dim: Any = None, keepdim: bool = False) -> Tensor | Dist
         return x.with_local(x.local.mean(wanted, keepdim))
     if len(tiled) != x.layout.dims or len(tiled) != len(wanted):
         raise NotImplementedError(f"weft: mean of {x!r}: dim must name all tiled dimensions or none, got {dim}")
-    pooled = call(_ops.tile_global_avg_pool, x.local, x.layout.handle)
+    pooled = _ops.tile_global_avg_pool(x.local, x.layout.handle)
     return pooled if keepdim else pooled.flatten(x.leading - 1 if x.leading else 0)
 
 
-def _by_dims(name: str, function: Any) -> None:
-    for dims in (1, 2, 3):
-        HANDLERS[getattr(F, f"{name}{dims}d")] = function
-
-
-for _name, _function in {
-    "conv": conv,
-    "conv_transpose": conv_transpose,
-    "max_pool": max_pool,
-    "avg_pool": avg_pool,
-    "lp_pool": lp_pool,
-    "adaptive_avg_pool": adaptive_avg_pool,
-    "adaptive_max_pool": adaptive_max_pool,
-}.items():
-    _by_dims(_name, _function)
-for _name in ("conv1d", "conv2d", "conv3d"):
-    HANDLERS[getattr(torch, _name)] = conv
-HANDLERS[F.interpolate] = interpolate
-HANDLERS[F.batch_norm] = batch_norm
-HANDLERS[F.group_norm] = group_norm
-HANDLERS[F.layer_norm] = layer_norm
-HANDLERS[F.cross_entropy] = cross_entropy
-HANDLERS[F.mse_loss] = mse_loss
-for _function in (torch.mean, Tensor.mean):
-    HANDLERS[_function] = mean
+_function: Any
+for _function in (conv, conv_transpose, max_pool, avg_pool, lp_pool, adaptive_avg_pool, adaptive_max_pool):
+    for _dims in (1, 2, 3):
+        HANDLERS[getattr(F, f"{_function.__name__}{_dims}d")] = _function
+for _function in (interpolate, batch_norm, group_norm, instance_norm, layer_norm, cross_entropy, mse_loss):
+    HANDLERS[getattr(F, _function.__name__)] = _function
+HANDLERS.update(dict.fromkeys((torch.mean, Tensor.mean), mean))

@@ -1,17 +1,20 @@
 """torch.nn's layers for tensors in tiles: the same constructors, the same parameters, the same state_dict.
 
-Each layer takes a DistTensor. A plain tensor, which every rank must hold whole, is passed to torch's layer.
+Each layer takes a DistTensor. A plain tensor, which every rank must hold whole, is passed to torch's layer. Layers that
+torch.nn computes through functions of ``functional`` need no class here; parallelize keeps them.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from . import functional as S
-from .tensor import DistTensor, Layout, call
+from .flat import FlatTiles
+from .tensor import DistTensor, Layout
 
 
 class _Conv:
@@ -31,40 +34,6 @@ class Conv2d(_Conv, nn.Conv2d): ...
 class Conv3d(_Conv, nn.Conv3d): ...
 
 
-class _ConvTranspose:
-    def forward(self: Any, x: Any, output_size: Any = None) -> Any:
-        if not isinstance(x, DistTensor):
-            return super().forward(x, output_size)  # type: ignore[misc]
-        padding = self.output_padding
-        if output_size is not None:
-            whole = torch.empty(x.shape, device="meta")
-            padding = self._output_padding(
-                whole, list(output_size), self.stride, self.padding, self.kernel_size, x.layout.dims, self.dilation
-            )
-        geometry = (self.stride, self.padding, padding, self.groups, self.dilation)
-        return S.conv_transpose(x, self.weight, self.bias, *geometry)
-
-
-class ConvTranspose1d(_ConvTranspose, nn.ConvTranspose1d): ...
-
-
-class ConvTranspose2d(_ConvTranspose, nn.ConvTranspose2d): ...
-
-
-class ConvTranspose3d(_ConvTranspose, nn.ConvTranspose3d): ...
-
-
-# torch's pooling layers call functions that support tensors in tiles.
-MaxPool1d, MaxPool2d, MaxPool3d = nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d
-AvgPool1d, AvgPool2d, AvgPool3d = nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d
-LPPool1d, LPPool2d, LPPool3d = nn.LPPool1d, nn.LPPool2d, nn.LPPool3d
-AdaptiveAvgPool1d, AdaptiveAvgPool2d = nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d
-AdaptiveAvgPool3d, AdaptiveMaxPool1d = nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool1d
-AdaptiveMaxPool2d, AdaptiveMaxPool3d = nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d
-Upsample, GroupNorm, LayerNorm = nn.Upsample, nn.GroupNorm, nn.LayerNorm
-CrossEntropyLoss, MSELoss = nn.CrossEntropyLoss, nn.MSELoss
-
-
 class L2Pool(nn.Module):
     """The square root of the sum of squares in each window; its gradient at 0 is 0."""
 
@@ -74,49 +43,6 @@ class L2Pool(nn.Module):
 
     def forward(self, x: DistTensor) -> DistTensor:
         return S.l2_pool(x, self.kernel_size, self.stride, self.ceil_mode)
-
-
-class _BatchNorm:
-    def forward(self: Any, x: Any) -> Any:
-        if not isinstance(x, DistTensor):
-            return super().forward(x)  # type: ignore[misc]
-        average = 0.0 if self.momentum is None else self.momentum
-        counts = self.training and self.track_running_stats and self.num_batches_tracked is not None
-        if counts and x.device.type != "meta":
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                average = 1.0 / float(self.num_batches_tracked)
-        training = self.training or self.running_mean is None
-        tracked = not self.training or self.track_running_stats
-        mean, var = (self.running_mean, self.running_var) if tracked else (None, None)
-        return S.batch_norm(x, mean, var, self.weight, self.bias, training, average, self.eps)
-
-
-class BatchNorm1d(_BatchNorm, nn.BatchNorm1d): ...
-
-
-class BatchNorm2d(_BatchNorm, nn.BatchNorm2d): ...
-
-
-class BatchNorm3d(_BatchNorm, nn.BatchNorm3d): ...
-
-
-class _InstanceNorm:
-    def forward(self: Any, x: Any) -> Any:
-        if not isinstance(x, DistTensor):
-            return super().forward(x)  # type: ignore[misc]
-        if self.track_running_stats:
-            raise NotImplementedError("weft: instance normalization does not support track_running_stats=True on tiles")
-        return S.group_norm(x, x.shape[1], self.weight, self.bias, self.eps)
-
-
-class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d): ...
-
-
-class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d): ...
-
-
-class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d): ...
 
 
 class _Dropout:
@@ -137,17 +63,14 @@ class _Dropout:
         if local.device.type == "meta":
             return x
         if self.seed is None:
-            self.draw_seed(self.comm if isinstance(x, Tensor) else x.layout.grid.id)
+            self.seed = torch.ops.weft.draw_dropout_seed(self.comm if isinstance(x, Tensor) else x.layout.grid.id)
         self.calls += 1
         seed = torch.ops.weft.dropout_mask_seed(self.seed, self.calls)
         if isinstance(x, DistTensor):
             return S.dropout(x, self.p, seed, self.whole_channels)
         if not isinstance(x, Tensor):
-            return x.with_tiles(S.dropout(x.tiles, self.p, seed, self.whole_channels))
-        return call(torch.ops.weft.seeded_dropout, x, float(self.p), seed)
-
-    def draw_seed(self: Any, comm: int | None) -> None:
-        self.seed = call(torch.ops.weft.draw_dropout_seed, comm)
+            return FlatTiles(S.dropout(x.tiles, self.p, seed, self.whole_channels))
+        return torch.ops.weft.seeded_dropout(x, float(self.p), seed)
 
 
 class Dropout(_Dropout, nn.Dropout): ...
@@ -176,10 +99,6 @@ class ContrastNorm(nn.Module):
         return S.contrast_norm(x, self.kernel_size)
 
 
-def _tile_of_places(whole: Tensor, outputs: Layout) -> Tensor:
-    return whole[(slice(None), *outputs.tile())]
-
-
 class _Filter(nn.Module):
     """A layer with weights [channels out, outputs..., channels in, kernel...]; each rank holds those of its tile.
 
@@ -199,10 +118,10 @@ class _Filter(nn.Module):
         super().__init__()
         self.inputs, self.stride, self.padding = inputs, stride, padding
         kernel = S.as_list(kernel_size) * (inputs.dims if len(S.as_list(kernel_size)) == 1 else 1)
-        handle = call(torch.ops.weft.local_filter_outputs, inputs.handle, kernel, S.as_list(stride), S.as_list(padding))
+        handle = torch.ops.weft.local_filter_outputs(inputs.handle, kernel, S.as_list(stride), S.as_list(padding))
         self.outputs = Layout.wrap(handle, inputs.grid)
         whole = torch.empty(out_channels, *self.outputs.shape, in_channels, *kernel).uniform_(-1, 1)
-        self.weight = nn.Parameter(_tile_of_places(whole, self.outputs).contiguous())
+        self.weight = nn.Parameter(whole[(slice(None), *self.outputs.tile())].contiguous())
         self.normalize()
 
     @torch.no_grad()
@@ -237,24 +156,16 @@ class TileLinear(nn.Module):
     ``whole_weight`` (collective) returns it.
     """
 
-    def __init__(self, channels: int, layout: Layout, out_features: int, bias: bool = True) -> None:
+    def __init__(
+        self, channels: int, layout: Layout, out_features: int, bias: bool = True, unsplit: nn.Linear | None = None
+    ) -> None:
+        """Takes the weights of ``unsplit``, or draws them like torch."""
         super().__init__()
         self.layout, self.channels, self.out_features = layout, channels, out_features
-        features = channels
-        for n in layout.shape:
-            features *= n
-        unsplit = nn.Linear(features, out_features, bias)
-        self.bias = unsplit.bias
-        self.weight = nn.Parameter(self.cut(unsplit.weight.detach()))
-
-    @classmethod
-    def of(cls, unsplit: nn.Linear, channels: int, layout: Layout) -> TileLinear:
-        self = cls.__new__(cls)
-        nn.Module.__init__(self)
-        self.layout, self.channels, self.out_features = layout, channels, unsplit.out_features
+        if unsplit is None:
+            unsplit = nn.Linear(channels * math.prod(layout.shape), out_features, bias)
         self.bias = unsplit.bias
         self.weight = nn.Parameter(self.cut(unsplit.weight.detach()), unsplit.weight.requires_grad)
-        return self
 
     def cut(self, whole: Tensor) -> Tensor:
         field = whole.view(self.out_features, self.channels, *self.layout.shape)

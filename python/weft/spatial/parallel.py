@@ -13,15 +13,16 @@ from torch import Tensor, fx, nn
 from ..mesh import Mesh
 from . import layers, regions
 from .flat import FlatTiles
-from .tensor import DistTensor, Layout, RankGrid, call
+from .tensor import DistTensor, Layout, RankGrid
 from .traffic import Traffic, TrafficWatch
 
 __all__ = ["SplitNetwork", "parallelize"]
 
 # Layers that parallelize replaces; other layers call functions that support tiles.
-_SWAPPED = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d BatchNorm3d
-InstanceNorm1d InstanceNorm2d InstanceNorm3d Dropout Dropout1d Dropout2d Dropout3d""".split()
-SWAPS: dict[type, Any] = {getattr(nn, name): getattr(layers, name) for name in _SWAPPED}
+SWAPS: dict[type, Any] = {
+    getattr(nn, name): getattr(layers, name)
+    for name in "Conv1d Conv2d Conv3d Dropout Dropout1d Dropout2d Dropout3d".split()
+}
 
 
 class Tiles(nn.Module):
@@ -131,7 +132,8 @@ def parallelize(
     _swap_layers(network, tiles)
     layout = Layout(tiles, shape[2:])
     _add_entrance(network, layout)
-    plan = _Propagation(network, smallest_tile).planned(torch.empty(shape, device="meta"))
+    plan = _Propagation(network, smallest_tile)
+    plan.run(torch.empty(shape, device="meta"))
     _send_weights(network, tiles)
     _apply(plan, network)
     _share_exchanges(plan, network, halo_regions)
@@ -192,18 +194,18 @@ class _Propagation(fx.Interpreter):
     """Runs the network on meta tensors to find tiles, traffic, and the layers to gather or split."""
 
     def __init__(self, network: SplitNetwork, smallest_tile: int) -> None:
-        without_data = copy.deepcopy(_Holder(network)).network.to("meta")
-        super().__init__(without_data)
+        # The copy has its own weights but shares the grid and the layouts.
+        shared = (getattr(module, name, None) for module in network.modules() for name in ("layout", "grid"))
+        without_data = copy.deepcopy(network, {id(value): value for value in shared if value is not None})
+        super().__init__(without_data.to("meta"))
+        for module in without_data.modules():
+            if getattr(module, "num_batches_tracked", None) is not None:
+                module.num_batches_tracked = torch.tensor(0)  # batch normalization reads it as a number
         self.smallest_tile = smallest_tile
         self.rows: list[Row] = []
         self.gathered: list[str] = []
         self.linears: dict[str, tuple[int, Layout]] = {}
-        self.layouts: dict[str, Layout] = {}  # by name of the nodes whose results are tiles
-        self.tile_shapes: dict[str, tuple[int, ...]] = {}
-
-    def planned(self, x: Tensor) -> _Propagation:
-        self.run(x)
-        return self
+        self.tiles: dict[str, DistTensor] = {}  # results of the nodes that return tiles, by name
 
     def run_node(self, n: fx.Node) -> Any:
         try:
@@ -214,7 +216,7 @@ class _Propagation(fx.Interpreter):
                 f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}"
             ) from error
         if isinstance(result, DistTensor):
-            self.layouts[n.name], self.tile_shapes[n.name] = result.layout, tuple(result.local.shape)
+            self.tiles[n.name] = result
         if n.op in ("call_module", "call_function", "call_method"):
             self.rows.append(self._row(n, result, watch.traffic, note))
         return result
@@ -238,7 +240,7 @@ class _Propagation(fx.Interpreter):
         if self.linears.setdefault(name, plan)[1] != x.layout:
             raise NotImplementedError("it is used on inputs with different tiles; use a separate layer for each")
         part = torch.empty(x.shape[0], module.out_features, device="meta", dtype=x.local.dtype)
-        return call(torch.ops.weft.all_reduce, part, "sum", x.layout.grid.id)
+        return torch.ops.weft.all_reduce(part, "sum", x.layout.grid.id)
 
     def _too_small(self, layout: Layout) -> bool:
         cut = [i for i, extent in enumerate(layout.grid.extents) if extent > 1]
@@ -250,21 +252,6 @@ class _Propagation(fx.Interpreter):
             weights = sum(p.numel() * p.element_size() for p in self.fetch_attr(str(n.target)).parameters())
         name = str(n.target) if n.op == "call_module" else n.name
         return Row(name, _kind(self, n), _describe(result), traffic, weights, note)
-
-
-class _Holder(nn.Module):
-    """Makes deepcopy copy the network's weights but share its grid and layouts."""
-
-    def __init__(self, network: SplitNetwork) -> None:
-        super().__init__()
-        self.network = network
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Holder:
-        for module in self.network.modules():
-            for value in (getattr(module, "layout", None), getattr(module, "grid", None)):
-                if value is not None:
-                    memo[id(value)] = value
-        return _Holder(copy.deepcopy(self.network, memo))
 
 
 def _kind(interpreter: fx.Interpreter, n: fx.Node) -> str:
@@ -286,7 +273,7 @@ def _apply(plan: _Propagation, network: SplitNetwork) -> None:
     for name, (channels, layout) in plan.linears.items():
         linear = network.get_submodule(name)
         assert isinstance(linear, nn.Linear)
-        network.set_submodule(name, layers.TileLinear.of(linear, channels, layout))
+        network.set_submodule(name, layers.TileLinear(channels, layout, linear.out_features, unsplit=linear))
     if plan.gathered:
         network.add_module("_whole", Whole())
     for node in list(network.graph.nodes):
@@ -299,12 +286,9 @@ def _apply(plan: _Propagation, network: SplitNetwork) -> None:
 
 def _share_exchanges(plan: _Propagation, network: SplitNetwork, wanted: regions.Regions) -> None:
     """Inserts halo regions, which exchange once before their first layer, and corrects the traffic in the table."""
-    for node in network.graph.nodes:
-        if node.name in plan.tile_shapes:
-            node.meta["tile_shape"] = plan.tile_shapes[node.name]
     rows = {row.name: row for row in network.rows}
-    for number, (nodes, region) in enumerate(regions.placed(network, plan.layouts, wanted)):
-        shared = regions.traffic(region, nodes[0].args[0].meta["tile_shape"])  # type: ignore[union-attr]
+    for number, (nodes, region) in enumerate(regions.placed(network, plan.tiles, wanted)):
+        shared = region.traffic(plan.tiles[str(nodes[0].args[0])].local)
         for i, node in enumerate(nodes):
             row = rows[str(node.target)]
             row.traffic, row.note = shared if i == 0 else Traffic(), f"halo region {number}"
@@ -316,4 +300,4 @@ def _share_exchanges(plan: _Propagation, network: SplitNetwork, wanted: regions.
 def _send_weights(network: SplitNetwork, grid: RankGrid) -> None:
     """Sends rank 0's weights to all ranks."""
     for tensor in [*network.parameters(), *network.buffers()]:
-        tensor.copy_(call(torch.ops.weft.broadcast, tensor, 0, grid.id))
+        tensor.copy_(torch.ops.weft.broadcast(tensor, 0, grid.id))

@@ -7,15 +7,14 @@ fx graphs to it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from .functional import as_list, paddings
-from .tensor import DistTensor, Layout, call
+from .tensor import DistTensor, Layout
 from .traffic import Traffic, TrafficWatch
 
 __all__ = ["HaloRegion", "Regions", "insert", "placed"]
@@ -24,7 +23,6 @@ __all__ = ["HaloRegion", "Regions", "insert", "placed"]
 Regions = bool | str | Sequence[Sequence[str]]
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_MAX_POOLS = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 # Layers that compute each cell from the same cell of their input. Layers that use statistics or a cell's position do
 # not belong here.
@@ -80,7 +78,7 @@ class HaloRegion(nn.Module):
         self.chain = list(chain)  # a list, so that parameters() and state_dict() do not list them twice
         self.layout = layout
         windows = [_windows(module, layout.dims) for module in chain if _has_windows(module)]
-        self.region = call(torch.ops.weft.halo_region, layout.handle, windows)
+        self.region = torch.ops.weft.halo_region(layout.handle, windows)
         self.outputs = Layout.wrap(self.region.outputs(), layout.grid)
         self.fill = _fill(next(module for module in chain if _has_windows(module)))
 
@@ -89,8 +87,8 @@ class HaloRegion(nn.Module):
             return self.one_by_one(x)
         # Ranks without results share the weights too, because all ranks add up their gradients.
         weights = [weight for module in self.chain for weight in _weights(module)]
-        shared = iter(call(torch.ops.weft.share, weights, self.layout.grid.id) if weights else [])
-        y = call(torch.ops.weft.halo_exchange, x.local, self.region.plan(), self.fill)
+        shared = iter(torch.ops.weft.share(weights, self.layout.grid.id) if weights else [])
+        y = torch.ops.weft.halo_exchange(x.local, self.region.plan(), self.fill)
         if not all(self.outputs.tile_sizes()):
             channels = [module.out_channels for module in self.chain if isinstance(module, _CONVOLUTIONS)]
             shape = (y.shape[0], channels[-1] if channels else y.shape[1], *self.outputs.tile_sizes())
@@ -100,10 +98,8 @@ class HaloRegion(nn.Module):
             if not _has_windows(module):
                 y = module(y)
                 continue
-            padding = self.region.padding(layer)
-            y = F.pad(y, padding, value=_fill(module)) if any(padding) else y
             own = [next(shared) for _ in _weights(module)]
-            y = self._layer(module, y, own, self.region.native_padding(layer))
+            y = torch.ops.weft.halo_region_layer(self.region, layer, y, own, getattr(module, "groups", 1))
             layer += 1
         return DistTensor(y, self.outputs)
 
@@ -113,32 +109,31 @@ class HaloRegion(nn.Module):
             x = module(x)
         return x
 
-    def _layer(self, module: Any, y: Tensor, weights: list[Tensor], padding: list[int]) -> Tensor:
-        dims = self.layout.dims
-        if isinstance(module, _POOLS):
-            pool: Callable[..., Tensor] = _MAX_POOLS[dims]
-            return pool(y, module.kernel_size, module.stride, padding, module.dilation, module.ceil_mode)
-        geometry = (_spread(module.stride, dims), padding, _spread(module.dilation, dims), False, [0] * dims)
-        return torch.convolution(y, weights[0], weights[1] if len(weights) > 1 else None, *geometry, module.groups)
+    def traffic(self, tile: Tensor) -> Traffic:
+        """Returns the traffic of the exchange of such a tile on this rank."""
+        with torch.no_grad(), TrafficWatch() as watch:
+            torch.ops.weft.halo_exchange(tile, self.region.plan(), self.fill)
+        return watch.traffic
 
 
 def placed(
-    network: fx.GraphModule, layouts: Mapping[str, Layout], regions: Regions
+    network: fx.GraphModule, tiles: Mapping[str, DistTensor], regions: Regions
 ) -> list[tuple[list[fx.Node], HaloRegion]]:
-    """Returns the regions of a network. ``layouts`` maps node names to the layouts of their results."""
-    if regions is False or not layouts:
+    """Returns the regions of a network. ``tiles`` maps names of nodes to their results on the meta device."""
+    if regions is False or not tiles:
         return []
     if regions is True or regions == "auto":
-        chains = _found(network, layouts)
+        chains = _found(network, tiles)
     elif isinstance(regions, str):
         raise ValueError(f"weft: halo_regions must be True, False, 'auto' or lists of layer names, got '{regions}'")
     else:
-        chains = [_named(network, layouts, list(names)) for names in regions]
+        chains = [_named(network, tiles, list(names)) for names in regions]
     result = []
     for nodes in chains:
         modules = [network.get_submodule(str(node.target)) for node in nodes]
-        region = HaloRegion(modules, layouts[_source(nodes[0]).name])
-        if regions != "auto" or _is_faster(region, nodes):
+        inputs = tiles[_source(nodes[0]).name]
+        region = HaloRegion(modules, inputs.layout)
+        if regions != "auto" or _is_faster(region, inputs.local.shape):
             result.append((nodes, region))
     return result
 
@@ -150,36 +145,36 @@ def _source(node: fx.Node) -> fx.Node:
     return source
 
 
-def _joins(network: fx.GraphModule, layouts: Mapping[str, Layout], node: fx.Node) -> bool:
+def _joins(network: fx.GraphModule, tiles: Mapping[str, DistTensor], node: fx.Node) -> bool:
     """Returns whether a node can be in a region: a layer that fits, with tiles as input and as result."""
-    if node.op != "call_module" or len(node.args) != 1 or node.name not in layouts:
+    if node.op != "call_module" or len(node.args) != 1 or node.name not in tiles:
         return False
     source = node.args[0]
     module = network.get_submodule(str(node.target))
-    return isinstance(source, fx.Node) and source.name in layouts and _fits(module)
+    return isinstance(source, fx.Node) and source.name in tiles and _fits(module)
 
 
-def _found(network: fx.GraphModule, layouts: Mapping[str, Layout]) -> list[list[fx.Node]]:
+def _found(network: fx.GraphModule, tiles: Mapping[str, DistTensor]) -> list[list[fx.Node]]:
     nodes = list(network.graph.nodes)
     numbers = {node: i for i, node in enumerate(nodes)}
-    grid = next(iter(layouts.values())).grid
-    joins = [_joins(network, layouts, node) for node in nodes]
+    grid = next(iter(tiles.values())).layout.grid
+    joins = [_joins(network, tiles, node) for node in nodes]
     sources = [numbers[_source(node)] if join else -1 for node, join in zip(nodes, joins, strict=True)]
     windows = [
         _windows(network.get_submodule(str(node.target)), len(grid.extents)) if join else []
         for node, join in zip(nodes, joins, strict=True)
     ]
     users = [len(node.users) for node in nodes]
-    chains = call(torch.ops.weft.halo_region_chains, sources, users, list(map(int, joins)), windows, list(grid.extents))
+    chains = torch.ops.weft.halo_region_chains(sources, users, list(map(int, joins)), windows, list(grid.extents))
     return [[nodes[i] for i in chain] for chain in chains]
 
 
-def _named(network: fx.GraphModule, layouts: Mapping[str, Layout], names: list[str]) -> list[fx.Node]:
+def _named(network: fx.GraphModule, tiles: Mapping[str, DistTensor], names: list[str]) -> list[fx.Node]:
     by_target = {str(node.target): node for node in network.graph.nodes if node.op == "call_module"}
     nodes: list[fx.Node] = []
     for name in names:
         node = by_target.get(name)
-        if node is None or not _joins(network, layouts, node):
+        if node is None or not _joins(network, tiles, node):
             raise ValueError(
                 f"weft: '{name}' cannot be in a halo region; only convolutions with zero padding, max pooling "
                 "and activations on tiles can"
@@ -198,9 +193,8 @@ def _named(network: fx.GraphModule, layouts: Mapping[str, Layout], names: list[s
 
 
 @torch.no_grad()
-def _is_faster(region: HaloRegion, nodes: Sequence[fx.Node]) -> bool:
+def _is_faster(region: HaloRegion, shape: Sequence[int]) -> bool:
     """Times the forward pass of both ways on the network's own sizes. Collective; the slowest rank decides."""
-    shape = _source(nodes[0]).meta["tile_shape"]
     parameters = [p for module in region.chain for p in module.parameters()]
     x = DistTensor(torch.zeros(shape, dtype=parameters[0].dtype if parameters else None), region.layout)
     times: tuple[list[float], list[float]] = ([], [])
@@ -210,7 +204,7 @@ def _is_faster(region: HaloRegion, nodes: Sequence[fx.Node]) -> bool:
             run(x)
             samples.append(time.perf_counter() - start)
     shared, each = (samples[1:] for samples in times)  # the first round warms up
-    return bool(call(torch.ops.weft.halo_region_is_faster, shared, each, region.layout.grid.id))
+    return bool(torch.ops.weft.halo_region_is_faster(shared, each, region.layout.grid.id))
 
 
 def insert(network: fx.GraphModule, nodes: Sequence[fx.Node], region: HaloRegion, name: str) -> None:
@@ -221,10 +215,3 @@ def insert(network: fx.GraphModule, nodes: Sequence[fx.Node], region: HaloRegion
     nodes[-1].replace_all_uses_with(whole)
     for node in reversed(nodes):
         network.graph.erase_node(node)
-
-
-def traffic(region: HaloRegion, shape: Sequence[int]) -> Traffic:
-    """Returns the traffic of a region's exchange on this rank."""
-    with torch.no_grad(), TrafficWatch() as watch:
-        torch.ops.weft.halo_exchange(torch.empty(*shape, device="meta"), region.region.plan(), region.fill)
-    return watch.traffic

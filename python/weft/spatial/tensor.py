@@ -18,11 +18,6 @@ _ops = torch.ops.weft
 HANDLERS: dict[Any, Callable[..., Any]] = {}
 
 
-def call(op: Any, *arguments: Any) -> Any:
-    """Calls an operation of the library."""
-    return op(*arguments)
-
-
 class RankGrid:
     """The ranks of ``comm`` (default: the world) as a grid of tiles; the last dimension varies fastest. Collective.
 
@@ -32,7 +27,7 @@ class RankGrid:
 
     def __init__(self, *extents: int, comm: Communicator | None = None) -> None:
         self._comm = world() if comm is None else comm
-        self._grid = call(_ops.rank_grid, self._comm._id, list(extents))
+        self._grid = _ops.rank_grid(self._comm._id, list(extents))
 
     @property
     def comm(self) -> Communicator:
@@ -77,9 +72,9 @@ class Layout:
             raise ValueError("weft: Layout: pass either shape or parts")
         self.grid = grid
         if parts is not None:
-            self.handle = call(_ops.layout_of, grid._grid, [list(sizes) for sizes in parts])
+            self.handle = _ops.layout_of(grid._grid, [list(sizes) for sizes in parts])
         else:
-            self.handle = call(_ops.balanced_layout, grid._grid, list(shape or ()))
+            self.handle = _ops.balanced_layout(grid._grid, list(shape or ()))
 
     @classmethod
     def wrap(cls, handle: Any, grid: RankGrid) -> Layout:
@@ -136,12 +131,12 @@ class DistTensor:
     @classmethod
     def tile_of(cls, whole: Tensor, layout: Layout) -> DistTensor:
         """Returns this rank's tile of a tensor that every rank holds whole. No communication."""
-        return cls(call(_ops.tile_of, whole, layout.handle), layout)
+        return cls(_ops.tile_of(whole, layout.handle), layout)
 
     @classmethod
     def scatter(cls, whole: Tensor | None, layout: Layout, root: int = 0) -> DistTensor:
         """Distributes the tiles of the root's tensor; other ranks may pass None. Collective. Adjoint: gather."""
-        return cls(call(_ops.tile_scatter, whole, layout.handle, root), layout)
+        return cls(_ops.tile_scatter(whole, layout.handle, root), layout)
 
     @classmethod
     def retile(cls, whole: Tensor, layout: Layout) -> DistTensor:
@@ -149,32 +144,32 @@ class DistTensor:
 
         In backward every rank gets the whole gradient. Collective if gradients are required.
         """
-        return cls(call(_ops.retile, whole, layout.handle), layout)
+        return cls(_ops.retile(whole, layout.handle), layout)
 
     def all_gather(self) -> Tensor:
         """Returns the whole tensor on every rank. Collective. Adjoint: the sum of all ranks' gradients of a tile."""
-        return call(_ops.tile_all_gather, self.local, self.layout.handle)
+        return _ops.tile_all_gather(self.local, self.layout.handle)
 
     def gather(self, root: int = 0) -> Tensor:
         """Returns the whole tensor on ``root`` and an empty one elsewhere. Collective. Adjoint: scatter."""
-        return call(_ops.tile_gather, self.local, self.layout.handle, root)
+        return _ops.tile_gather(self.local, self.layout.handle, root)
 
     def whole(self) -> Tensor:
         """Returns the whole tensor on every rank. A loss that all ranks compute from it counts once. Collective."""
-        return call(_ops.counted_once, self.all_gather(), self.layout.grid.id)
+        return _ops.counted_once(self.all_gather(), self.layout.grid.id)
 
     def repartition(self, layout: Layout) -> DistTensor:
         """Returns the same field in other tiles. Collective."""
         if layout == self.layout:
             return self
-        return DistTensor(call(_ops.repartition, self.local, self.layout.handle, layout.handle), layout)
+        return DistTensor(_ops.repartition(self.local, self.layout.handle, layout.handle)[0], layout)
 
     def sum_all(self) -> Tensor:
         """Returns the sum over the whole field on every rank; its gradient counts once. Collective."""
-        return call(_ops.tile_sum, self.local, self.layout.handle)
+        return _ops.tile_sum(self.local, self.layout.handle)
 
     def mean_all(self) -> Tensor:
-        return call(_ops.tile_mean, self.local, self.layout.handle)
+        return _ops.tile_mean(self.local, self.layout.handle)
 
     def with_local(self, local: Tensor) -> DistTensor:
         return DistTensor(local, self.layout)

@@ -164,6 +164,7 @@ class FlattensBatch(nn.Module):
         (Branches(), "cannot follow the forward function of Branches"),
         (nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(10, 2)), "cannot split '_1' (Linear)"),
         (nn.Sequential(nn.Conv2d(3, 4, 30)), "does not fit into"),
+        (nn.Sequential(nn.InstanceNorm2d(3, track_running_stats=True)), "track_running_stats"),
         (FlattensBatch(), "not defined for flattened tiles"),
         (nn.Sequential(nn.MaxPool2d(2, return_indices=True)), "'max_pool2d_with_indices' is not defined"),
         (nn.Sequential(nn.Conv2d(3, 4, 3, padding=12, padding_mode="reflect")), "reflect needs a field of at least"),
@@ -202,6 +203,38 @@ def chained() -> nn.Sequential:
         *(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, padding="same"), nn.ReLU()),
         *(nn.Conv2d(4, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect")),
     )
+
+
+def normalized() -> nn.Sequential:
+    """Layers that the split network runs through torch's own modules, with their less common options."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4, momentum=None), nn.Tanh()),
+        *(nn.ConvTranspose2d(4, 4, 3, stride=2, output_padding=1), nn.InstanceNorm2d(4, affine=True)),
+        *(nn.BatchNorm2d(4, affine=False, track_running_stats=False), nn.Conv2d(4, 3, 3)),
+    )
+
+
+def test_normalization_with_other_options_matches_one_process(grid: RankGrid) -> None:
+    torch.manual_seed(5)
+    net = normalized().double()
+    shape = (2, 3, 9, 11)
+    split = spatial.parallelize(copy.deepcopy(net), grid, shape)
+    for step in range(3):
+        x, _ = data(step, shape, 3, True)
+        torch.testing.assert_close(split(x).whole(), net(x))
+    torch.testing.assert_close(split.whole_state_dict(), dict(net.state_dict()))
+    split.eval()
+    net.eval()
+    torch.testing.assert_close(split(x).whole(), net(x))
+
+
+def test_a_transposed_convolution_takes_an_output_size(grid: RankGrid) -> None:
+    torch.manual_seed(6)
+    layer = spatial.ConvTranspose2d(2, 3, 3, stride=2).double()
+    x, _ = data(0, (2, 2, 8, 9), 3, True)
+    tiles = DistTensor.tile_of(x, spatial.Layout(grid, (8, 9)))
+    size = [18, 20]
+    torch.testing.assert_close(layer(tiles, output_size=size).whole(), layer(x, output_size=size))
 
 
 @pytest.mark.parametrize("regions", [True, "auto", [["0", "1", "2"], ["7", "8", "9"]]])

@@ -109,8 +109,11 @@ class LayerSettings {
  public:
   virtual ~LayerSettings() = default;
 
-  // Returns the output. `sizes` contains the input and the sizes of the branches. Reports sizes that do not fit.
-  [[nodiscard]] virtual Extent output(const LayerSizes& sizes, const LayerProblems& problems) const = 0;
+  // Returns the output. `sizes` contains the input and the sizes of the branches. Reports sizes that do not fit. By
+  // default, the output has the size of the input.
+  [[nodiscard]] virtual Extent output(const LayerSizes& sizes, const LayerProblems& /*problems*/) const {
+    return sizes.in;
+  }
   // Returns the number of trained weights, for `weft check`.
   [[nodiscard]] virtual std::int64_t parameter_count(const LayerSizes& /*sizes*/) const { return 0; }
   // Builds the layer for this rank. Collective over the mesh.

@@ -25,13 +25,19 @@ struct NeonClass {
   bool has_bias = false;
 };
 
-// A layer in neon's file format while it is read. Settings of the model apply if the layer does not override them.
-struct NeonLayer {
-  LayerSpec& spec;
-  bool has_bias = false;
+// Settings of a neon model that apply to layers without their own.
+struct NeonDefaults {
+  LearningRule rule{};
   double pretrain_rate = 0;
   double sparsity = 0;
   bool tied_weights = false;
+};
+
+// A layer in neon's file format while it is read.
+struct NeonLayer {
+  LayerSpec& spec;
+  bool has_bias = false;
+  NeonDefaults defaults{};
 };
 
 struct LayerType {

@@ -25,13 +25,13 @@ LayerSpec read_layer(const Value& value, const NeonDefaults& model, Problems& pr
   layer.split = known->split;
   Fields fields(value, "a " + value.tag.substr(value.tag.rfind('.') + 1), problems);
   layer.name = fields.text("name").value_or("");
-  LearningRule rule = model.rule;
+  NeonLayer reading{layer, known->has_bias, model};
   std::optional<double> pretrain_rate;
+  LearningRule& rule = reading.defaults.rule;
   read_rates(fields, rule, pretrain_rate);
   if (const Value* own = fields.any("learning_rule")) rule = read_neon_rule(*own, rule, pretrain_rate, problems);
   layer.rule = rule;
-  NeonLayer reading{layer, known->has_bias, pretrain_rate.value_or(model.pretrain_rate), model.sparsity,
-                    model.tied_weights};
+  reading.defaults.pretrain_rate = pretrain_rate.value_or(model.pretrain_rate);
   layer.settings = known->type->read_neon(fields, reading);
   fields.accept({"backend", "batch_size", "pos", "dist_mode"});
   fields.accept_ending("_dtype");

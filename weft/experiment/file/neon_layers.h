@@ -4,18 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "weft/experiment/file/layer_spec.h"
+#include "weft/experiment/file/layer_type.h"
 #include "weft/experiment/file/problems.h"
 
 namespace weft::experiment {
-
-// Settings of the model that apply to layers without their own.
-struct NeonDefaults {
-  LearningRule rule{};
-  double pretrain_rate = 0;
-  double sparsity = 0;
-  bool tied_weights = false;
-};
 
 [[nodiscard]] std::vector<LayerSpec> read_neon_layers(const Value& list, const NeonDefaults& model, Problems& problems);
 // Reads `!obj:neon.models.learning_rule.…`. `rule` supplies the values that the object does not set.

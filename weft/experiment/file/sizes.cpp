@@ -1,6 +1,7 @@
 #include "weft/experiment/file/sizes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <set>
@@ -45,10 +46,8 @@ bool is_of_a_stack(const std::string& name, const std::map<std::string, std::int
   if (dot == std::string::npos) return false;
   const auto stack = depths.find(name.substr(0, dot));
   const std::string number = name.substr(dot + 1);
-  const bool digits =
-      !number.empty() && number.size() < 10 && number.find_first_not_of("0123456789") == std::string::npos;
-  return stack != depths.end() && digits && std::stoll(number) < stack->second &&
-         number == std::to_string(std::stoll(number));
+  const std::int64_t index = std::strtoll(number.c_str(), nullptr, 10);  // 0 if it is not a number
+  return stack != depths.end() && index >= 0 && index < stack->second && number == std::to_string(index);
 }
 
 // Layer names must be unique, because checkpoints store weights by layer name.
@@ -131,7 +130,7 @@ std::string text_of(const Sizes& sizes) {
   return text;
 }
 
-std::int64_t saturating_product(std::initializer_list<std::int64_t> factors) {
+std::int64_t saturating_product(const Sizes& factors) {
   std::int64_t product = 1;
   for (const std::int64_t factor : factors) {
     if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<std::int64_t>::max();
@@ -153,11 +152,9 @@ bool can_name_a_file(const std::string& name) {
 }
 
 std::int64_t Extent::values() const {
-  std::int64_t count = maps;
-  for (const std::int64_t size : shape) {
-    if (__builtin_mul_overflow(count, size, &count)) return std::numeric_limits<std::int64_t>::max();
-  }
-  return count;
+  Sizes factors{maps};
+  factors.insert(factors.end(), shape.begin(), shape.end());
+  return saturating_product(factors);
 }
 
 std::string Extent::describe() const {

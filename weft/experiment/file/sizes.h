@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <vector>
 
 #include "weft/experiment/file/layer_spec.h"
@@ -27,7 +26,7 @@ void for_each_layer(const std::vector<LayerSpec>& layers, const std::function<vo
 // Returns "5 x 3".
 [[nodiscard]] std::string text_of(const Sizes& sizes);
 // Returns the product of non-negative factors, or the largest std::int64_t if it overflows.
-[[nodiscard]] std::int64_t saturating_product(std::initializer_list<std::int64_t> factors);
+[[nodiscard]] std::int64_t saturating_product(const Sizes& factors);
 
 // Returns true if a file of a run may have this name. Names come from the user's file.
 [[nodiscard]] bool can_name_a_file(const std::string& name);

@@ -9,6 +9,8 @@
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/tanh.h>
 
+#include <algorithm>
+
 #include "weft/experiment/file/neon_classes.h"
 #include "weft/experiment/layers/layer_context.h"
 #include "weft/spatial/nn/layers.h"
@@ -19,20 +21,22 @@ namespace {
 struct NamedActivation {
   const char* name;
   Activation::Kind kind;
+  at::Tensor (*apply)(const at::Tensor& x, double below);
   const char* setting = "";  // key of Activation::below
   double otherwise = 0;
 };
 constexpr NamedActivation kActivations[] = {
-    {"linear", Activation::kLinear},
-    {"logistic", Activation::kLogistic},
-    {"sigmoid", Activation::kLogistic},
-    {"relu", Activation::kRectified},
-    {"tanh", Activation::kTanh},
-    {"gelu", Activation::kGelu},
-    {"leaky_relu", Activation::kLeakyRectified, "slope", 0.01},
-    {"elu", Activation::kElu, "alpha", 1},
-    {"silu", Activation::kSilu},
-    {"softplus", Activation::kSoftplus},
+    {"linear", Activation::kLinear, [](const at::Tensor& x, double) { return x; }},
+    {"logistic", Activation::kLogistic, [](const at::Tensor& x, double) { return at::sigmoid(x); }},
+    {"sigmoid", Activation::kLogistic, [](const at::Tensor& x, double) { return at::sigmoid(x); }},
+    {"relu", Activation::kRectified, [](const at::Tensor& x, double) { return at::relu(x); }},
+    {"tanh", Activation::kTanh, [](const at::Tensor& x, double) { return at::tanh(x); }},
+    {"gelu", Activation::kGelu, [](const at::Tensor& x, double) { return at::gelu(x); }},
+    {"leaky_relu", Activation::kLeakyRectified,
+     [](const at::Tensor& x, double below) { return at::leaky_relu(x, below); }, "slope", 0.01},
+    {"elu", Activation::kElu, [](const at::Tensor& x, double below) { return at::elu(x, below); }, "alpha", 1},
+    {"silu", Activation::kSilu, [](const at::Tensor& x, double) { return at::silu(x); }},
+    {"softplus", Activation::kSoftplus, [](const at::Tensor& x, double) { return at::softplus(x); }},
 };
 
 Activation read_setting(Fields& fields, const NamedActivation& named) {
@@ -40,17 +44,17 @@ Activation read_setting(Fields& fields, const NamedActivation& named) {
   return {named.kind, fields.number(named.setting, kNonNegative).value_or(named.otherwise)};
 }
 
+spatial::nn::LayerPtr activation_layer(const Activation& activation) {
+  return spatial::nn::elementwise([activation](const at::Tensor& x) { return activated(x, activation); });
+}
+
 class ActivationSettings final : public LayerSettings {
  public:
   explicit ActivationSettings(const Activation& activation) : activation_(activation) {}
 
-  [[nodiscard]] Extent output(const LayerSizes& sizes, const LayerProblems& /*problems*/) const override {
-    return sizes.in;
-  }
   [[nodiscard]] Activation activation() const override { return activation_; }
   [[nodiscard]] BuiltLayer build(const LayerContext& context) const override {
-    return {spatial::nn::elementwise([a = activation_](const at::Tensor& x) { return activated(x, a); }),
-            context.inputs};
+    return {activation_layer(activation_), context.inputs};
   }
 
  private:
@@ -74,35 +78,14 @@ const bool kActivationRegistered = [] {
 }  // namespace
 
 at::Tensor activated(const at::Tensor& x, const Activation& activation) {
-  switch (activation.kind) {
-    case Activation::kLogistic:
-      return at::sigmoid(x);
-    case Activation::kRectified:
-      return at::relu(x);
-    case Activation::kTanh:
-      return at::tanh(x);
-    case Activation::kGelu:
-      return at::gelu(x);
-    case Activation::kLeakyRectified:
-      return at::leaky_relu(x, activation.below);
-    case Activation::kElu:
-      return at::elu(x, activation.below);
-    case Activation::kSilu:
-      return at::silu(x);
-    case Activation::kSoftplus:
-      return at::softplus(x);
-    case Activation::kLinear:
-      break;
-  }
-  return x;
+  const auto* const named = std::find_if(std::begin(kActivations), std::end(kActivations),
+                                         [&](const NamedActivation& known) { return known.kind == activation.kind; });
+  return named->apply(x, activation.below);
 }
 
 spatial::nn::LayerPtr with_activation(spatial::nn::LayerPtr layer, const Activation& activation) {
   if (activation.kind == Activation::kLinear) return layer;
-  auto pair = std::make_shared<spatial::nn::Sequential>();
-  pair->append(std::move(layer));
-  pair->append(spatial::nn::elementwise([activation](const at::Tensor& x) { return activated(x, activation); }));
-  return pair;
+  return std::make_shared<spatial::nn::Sequential>(std::vector{std::move(layer), activation_layer(activation)});
 }
 
 Activation read_activation(Fields& fields, const std::string& otherwise) {

@@ -9,9 +9,6 @@ class DropoutSettings final : public LayerSettings {
  public:
   DropoutSettings(Fields& fields, LayerListReader& /*lists*/) : p_(fields.number("p", kFraction).value_or(0.5)) {}
 
-  [[nodiscard]] Extent output(const LayerSizes& sizes, const LayerProblems& /*problems*/) const override {
-    return sizes.in;
-  }
   [[nodiscard]] BuiltLayer build(const LayerContext& context) const override {
     return {spatial::nn::dropout(p_, context.seed + context.number), context.inputs};
   }

@@ -29,33 +29,23 @@ std::string stack_text(std::int64_t depth, const std::string& field, const RankP
   return field + ", " + tiles_text({depth}, {plan.copies}) + " of " + std::to_string(depth) + " layers";
 }
 
-class Rows {
- public:
-  explicit Rows(const RankPlan& plan) : plan_(plan) {}
-
-  // Adds the rows of a layer, inner layers first. `whole` is true if every rank has the whole input vector. Returns
-  // true if every rank gets the whole output vector.
-  bool add(const LayerSpec& layer, const LayerSizes& sizes, bool linear_follows, bool whole) {
-    LayerSettings& settings = *layer.settings;
-    bool result = settings.output_is_whole(whole, linear_follows);
-    const auto branches = settings.branches();
-    for (std::size_t b = 0; b < branches.size(); ++b) {
-      bool inner = whole;
-      for (std::size_t i = 0; i < branches[b].layers.size(); ++i)
-        inner = add(branches[b].layers[i], sizes.branches[b][i], linear_follows, inner);
-      result = (b == 0 || result) && inner;
-    }
-    const std::string has = stack_text(settings.depth(), cut_of(sizes.out, plan_, !result), plan_);
-    rows_.push_back({layer.name, layer.type->name, sizes.out.describe(), has, settings.parameter_count(sizes)});
-    return result;
+// Adds the rows of a layer, inner layers first. `whole` is true if every rank has the whole input vector. Returns true
+// if every rank gets the whole output vector.
+bool add_rows(const LayerSpec& layer, const LayerSizes& sizes, const RankPlan& plan, bool linear_follows, bool whole,
+              std::vector<LayerRow>& rows) {
+  LayerSettings& settings = *layer.settings;
+  bool result = settings.output_is_whole(whole, linear_follows);
+  const auto branches = settings.branches();
+  for (std::size_t b = 0; b < branches.size(); ++b) {
+    bool inner = whole;
+    for (std::size_t i = 0; i < branches[b].layers.size(); ++i)
+      inner = add_rows(branches[b].layers[i], sizes.branches[b][i], plan, linear_follows, inner, rows);
+    result = (b == 0 || result) && inner;
   }
-
-  [[nodiscard]] const std::vector<LayerRow>& all() const noexcept { return rows_; }
-
- private:
-  const RankPlan& plan_;
-  std::vector<LayerRow> rows_;
-};
+  const std::string has = stack_text(settings.depth(), cut_of(sizes.out, plan, !result), plan);
+  rows.push_back({layer.name, layer.type->name, sizes.out.describe(), has, settings.parameter_count(sizes)});
+  return result;
+}
 
 }  // namespace
 
@@ -64,14 +54,11 @@ std::vector<LayerRow> explain(const Experiment& experiment, const RankPlan& plan
   const auto sizes = layer_sizes(experiment, problems);
   problems.throw_if_any();
   const auto& layers = experiment.model.layers;
-  std::size_t last_linear = 0;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].settings->fully_connected()) last_linear = i;
-  }
-  Rows rows(plan);
+  std::vector<LayerRow> rows;
   bool whole = false;
-  for (std::size_t i = 0; i < layers.size(); ++i) whole = rows.add(layers[i], sizes[i], i < last_linear, whole);
-  return rows.all();
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    whole = add_rows(layers[i], sizes[i], plan, linear_follows(layers, i), whole, rows);
+  return rows;
 }
 
 }  // namespace weft::experiment

@@ -30,7 +30,7 @@ class GroupNormSettings final : public LayerSettings {
     const auto layer = spatial::nn::on_tiles(
         "group normalization", [groups = groups_.value_or(maps), affine = affine_tensors(parameters),
                                 epsilon = affine_.epsilon](const spatial::DistTensor& x) {
-          return spatial::group_norm(x, groups, affine.first, affine.second, epsilon);
+          return spatial::group_norm(x, groups, affine.weight, affine.bias, epsilon);
         });
     layer->set_parameters(parameters);
     return {layer, context.inputs};

@@ -5,12 +5,11 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "weft/experiment/file/layer_type.h"
 #include "weft/experiment/layers/layer_context.h"
+#include "weft/spatial/share.h"
 
 namespace weft::experiment {
 
@@ -33,8 +32,7 @@ struct AffineSettings {
           spatial::nn::whole_parameter(context.spec.name + ".bias", at::zeros(shape, options))};
 }
 
-[[nodiscard]] inline std::pair<std::optional<at::Tensor>, std::optional<at::Tensor>> affine_tensors(
-    const std::vector<spatial::nn::Parameter>& parameters) {
+[[nodiscard]] inline spatial::Affine affine_tensors(const std::vector<spatial::nn::Parameter>& parameters) {
   if (parameters.empty()) return {};
   return {parameters[0].value, parameters[1].value};
 }

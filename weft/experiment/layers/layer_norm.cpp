@@ -13,9 +13,6 @@ class LayerNormSettings final : public LayerSettings {
  public:
   LayerNormSettings(Fields& fields, LayerListReader& /*lists*/) : affine_(read_affine(fields, true)) {}
 
-  [[nodiscard]] Extent output(const LayerSizes& sizes, const LayerProblems& /*problems*/) const override {
-    return sizes.in;
-  }
   [[nodiscard]] std::int64_t parameter_count(const LayerSizes& sizes) const override {
     return affine_.wanted ? saturating_product({2, sizes.in.values()}) : 0;
   }
@@ -27,8 +24,8 @@ class LayerNormSettings final : public LayerSettings {
         [shape, affine = affine_tensors(parameters), epsilon = affine_.epsilon](
             const spatial::nn::Activations& x, const spatial::nn::ForwardContext&) -> spatial::nn::Activations {
           if (const auto* tiles = std::get_if<spatial::DistTensor>(&x))
-            return spatial::layer_norm(*tiles, shape, affine.first, affine.second, epsilon);
-          return at::layer_norm(std::get<at::Tensor>(x), shape, affine.first, affine.second, epsilon);
+            return spatial::layer_norm(*tiles, shape, affine.weight, affine.bias, epsilon);
+          return at::layer_norm(std::get<at::Tensor>(x), shape, affine.weight, affine.bias, epsilon);
         });
     layer->set_parameters(parameters);
     return {layer, context.inputs};

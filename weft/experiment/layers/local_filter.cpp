@@ -39,9 +39,9 @@ LocalFilterSettings::LocalFilterSettings(Fields& fields, NeonLayer& layer)
     : window(read_neon_window(fields, layer)), weights(read_neon_weights(fields, layer, "nofm")) {
   pretraining = fields.boolean("pretraining").value_or(false);
   sparsity = fields.number("sparsity", kNonNegative).value_or(0);
-  if (sparsity == 0) sparsity = layer.sparsity;
-  tied_weights = fields.boolean("tied_weights").value_or(false) || layer.tied_weights;
-  pretrain_rate = layer.pretrain_rate;
+  if (sparsity == 0) sparsity = layer.defaults.sparsity;
+  tied_weights = fields.boolean("tied_weights").value_or(false) || layer.defaults.tied_weights;
+  pretrain_rate = layer.defaults.pretrain_rate;
 }
 
 Extent LocalFilterSettings::output(const LayerSizes& sizes, const LayerProblems& problems) const {

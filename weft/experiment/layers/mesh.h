@@ -1,8 +1,6 @@
 // Maps ranks to work: groups of ranks share each batch, and the ranks of a group form a grid of tiles.
 #pragma once
 
-#include <memory>
-
 #include "weft/experiment/file/layer_spec.h"
 #include "weft/experiment/file/problems.h"
 #include "weft/spatial/dist_tensor.h"

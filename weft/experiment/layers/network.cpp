@@ -8,14 +8,10 @@
 #include "weft/experiment/file/sizes.h"
 
 namespace weft::experiment {
-namespace {
-
 bool linear_follows(const std::vector<LayerSpec>& layers, std::size_t i) {
   return std::any_of(layers.begin() + static_cast<std::ptrdiff_t>(i) + 1, layers.end(),
                      [](const LayerSpec& layer) { return layer.settings->fully_connected(); });
 }
-
-}  // namespace
 
 Network::Network(const Experiment& experiment, const Mesh& mesh)
     : images_(mesh.layout(image_extent(experiment.dataset).shape)) {

@@ -13,6 +13,9 @@ namespace weft::experiment {
 using spatial::nn::Activations;
 using spatial::nn::ForwardContext;
 
+// Returns true if a fully connected layer follows layer `i`.
+[[nodiscard]] bool linear_follows(const std::vector<LayerSpec>& layers, std::size_t i);
+
 // A row of the table of `weft check`.
 struct LayerRow {
   std::string name;

@@ -41,36 +41,24 @@ Activations in_parts_of(const Activations& x, const LayoutPtr& layout) {
 
 class ResidualBlock final : public spatial::nn::Layer {
  public:
-  ResidualBlock(BuiltLayer body, BuiltLayer shortcut)
-      : body_(std::move(body.layer)),
-        shortcut_(std::move(shortcut.layer)),
-        layout_(body.outputs ? body.outputs : shortcut.outputs) {}
+  ResidualBlock(const BuiltLayer& body, const BuiltLayer& shortcut)
+      : branches_({body.layer, shortcut.layer}), layout_(body.outputs ? body.outputs : shortcut.outputs) {}
 
   Activations forward(const Activations& x, const ForwardContext& context) override {
-    const Activations change = in_parts_of(body_->forward(x, context), layout_);
-    const Activations same = in_parts_of(shortcut_->forward(x, context), layout_);
+    const Activations change = in_parts_of(branches_[0].forward(x, context), layout_);
+    const Activations same = in_parts_of(branches_[1].forward(x, context), layout_);
     if (const auto* whole = std::get_if<at::Tensor>(&change)) return whole->add(std::get<at::Tensor>(same));
     const auto& tiles = std::get<DistTensor>(change);
     return DistTensor{tiles.local.add(std::get<DistTensor>(same).local), tiles.layout};
   }
 
-  void after_update() override {
-    body_->after_update();
-    shortcut_->after_update();
-  }
-
-  [[nodiscard]] std::vector<spatial::nn::Parameter> parameters() const override {
-    auto all = body_->parameters();
-    const auto more = shortcut_->parameters();
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
+  void after_update() override { branches_.after_update(); }
+  [[nodiscard]] std::vector<spatial::nn::Parameter> parameters() const override { return branches_.parameters(); }
 
   [[nodiscard]] const LayoutPtr& outputs() const noexcept { return layout_; }
 
  private:
-  spatial::nn::LayerPtr body_;
-  spatial::nn::LayerPtr shortcut_;
+  spatial::nn::Sequential branches_;  // body and shortcut
   LayoutPtr layout_;
 };
 
@@ -102,9 +90,8 @@ class ResidualSettings final : public LayerSettings {
   }
 
   [[nodiscard]] BuiltLayer build(const LayerContext& context) const override {
-    BuiltLayer body = build_branch(context, branches_[0].layers, 0);
-    BuiltLayer shortcut = build_branch(context, branches_[1].layers, 1);
-    const auto block = std::make_shared<ResidualBlock>(std::move(body), std::move(shortcut));
+    const auto block = std::make_shared<ResidualBlock>(build_branch(context, branches_[0].layers, 0),
+                                                       build_branch(context, branches_[1].layers, 1));
     return {with_activation(block, activation_), block->outputs()};
   }
 

@@ -9,14 +9,12 @@
 #include "weft/experiment/layers/weights.h"
 #include "weft/experiment/layers/window.h"
 #include "weft/layer_parallel/network.h"
-#include "weft/spatial/convolution/convolution.h"
+#include "weft/spatial/nn/layers.h"
 
 namespace weft::experiment {
 namespace {
 
 using spatial::DistTensor;
-using spatial::nn::Activations;
-using spatial::nn::ForwardContext;
 using Parameters = std::vector<spatial::nn::Parameter>;
 
 // Multigrid solver for a stack whose layers are distributed over the ranks. With one level, it runs the layers one
@@ -78,37 +76,28 @@ Parameters convolutions(const ResidualStackSettings& settings, const LayerContex
   auto generator = layer_generator(context.seed, context.number);
   Parameters all;
   for (std::int64_t i = 0; i < settings.depth(); ++i) {
-    const std::string name = context.spec.name + "." + std::to_string(i);
-    all.push_back(spatial::nn::whole_parameter(name + ".weight",
-                                               initial_weights(settings.init, shape, fan_in, context.type, generator)));
-    all.push_back(spatial::nn::whole_parameter(name + ".bias",
-                                               initial_biases(settings.init, maps, fan_in, context.type, generator)));
+    const auto one = drawn_filters(context.spec.name + "." + std::to_string(i), {maps, true, settings.init}, shape,
+                                   fan_in, context.type, generator);
+    all.insert(all.end(), one.begin(), one.end());
   }
   return all;
 }
 
 // Runs layer after layer on tiles.
-class TiledStack final : public spatial::nn::Layer {
- public:
-  TiledStack(const ResidualStackSettings& settings, const LayerContext& context) : settings_(settings) {
-    parameters_ = convolutions(settings, context);
-    options_.padding = settings.padding();
-  }
-
-  Activations forward(const Activations& x, const ForwardContext& /*context*/) override {
-    DistTensor state = spatial::nn::tiles_of(x, "a residual stack");
-    const double step = settings_.time / static_cast<double>(settings_.depth());
-    for (std::size_t i = 0; i < parameters_.size(); i += 2) {
-      const DistTensor change = spatial::convolution(state, parameters_[i].value, parameters_[i + 1].value, options_);
-      state.local = state.local.add(activated(change.local, settings_.activation()), step);
+spatial::nn::LayerPtr tiled_stack(const ResidualStackSettings& settings, const Parameters& all) {
+  const auto layer = spatial::nn::on_tiles("a residual stack", [settings, all](const DistTensor& x) {
+    DistTensor state = x;
+    const double step = settings.time / static_cast<double>(settings.depth());
+    for (std::size_t i = 0; i < all.size(); i += 2) {
+      const DistTensor change =
+          spatial::convolution(state, all[i].value, all[i + 1].value, {.padding = settings.padding()});
+      state.local = state.local.add(activated(change.local, settings.activation()), step);
     }
     return state;
-  }
-
- private:
-  ResidualStackSettings settings_;
-  spatial::ConvolutionOptions options_;
-};
+  });
+  layer->set_parameters(all);
+  return layer;
+}
 
 layer_parallel::Options solver_options(const ResidualStackSettings& settings) {
   layer_parallel::Options options;
@@ -142,33 +131,29 @@ std::vector<layer_parallel::Layer> solver_layers(const ResidualStackSettings& se
 }
 
 // Spreads the layers over the ranks, which evaluate them at the same time. Every rank has the whole field.
-class SpreadStack final : public spatial::nn::Layer {
- public:
-  SpreadStack(const ResidualStackSettings& settings, const LayerContext& context, const Parameters& all)
-      : solver_(context.mesh.world(), solver_layers(settings, all), solver_options(settings)) {
-    const auto& mine = solver_.parameters();
-    for (const spatial::nn::Parameter& parameter : all) {
-      const bool own = std::any_of(mine.begin(), mine.end(),
-                                   [&](const at::Tensor& tensor) { return tensor.is_same(parameter.value); });
-      if (!own) continue;
-      parameters_.push_back(parameter);
-      parameters_.back().only_here = true;
-    }
+spatial::nn::LayerPtr spread_stack(const ResidualStackSettings& settings, const Mesh& mesh, const Parameters& all) {
+  const auto solver = std::make_shared<layer_parallel::LayerParallel>(mesh.world(), solver_layers(settings, all),
+                                                                      solver_options(settings));
+  const auto layer = spatial::nn::on_tiles("a residual stack", [solver](const DistTensor& field) {
+    return DistTensor{solver->forward(field.local), field.layout};
+  });
+  Parameters mine;
+  for (const spatial::nn::Parameter& parameter : all) {
+    const bool own = std::any_of(solver->parameters().begin(), solver->parameters().end(),
+                                 [&](const at::Tensor& tensor) { return tensor.is_same(parameter.value); });
+    if (!own) continue;
+    mine.push_back(parameter);
+    mine.back().only_here = true;
   }
-
-  Activations forward(const Activations& x, const ForwardContext& /*context*/) override {
-    const DistTensor& field = spatial::nn::tiles_of(x, "a residual stack");
-    return DistTensor{solver_.forward(field.local), field.layout};
-  }
-
- private:
-  layer_parallel::LayerParallel solver_;
-};
+  layer->set_parameters(std::move(mine));
+  return layer;
+}
 
 BuiltLayer ResidualStackSettings::build(const LayerContext& context) const {
   // A split experiment has no ranks left for the layers. One rank decides like many, so that the curves are equal.
-  if (!context.mesh.plan().unsplit) return {std::make_shared<TiledStack>(*this, context), context.inputs};
-  return {std::make_shared<SpreadStack>(*this, context, convolutions(*this, context)), context.inputs};
+  const Parameters all = convolutions(*this, context);
+  return {context.mesh.plan().unsplit ? spread_stack(*this, context.mesh, all) : tiled_stack(*this, all),
+          context.inputs};
 }
 
 const RegisterLayerType kResidualStackRegistered(layer_type<ResidualStackSettings>("residual_stack", "depth"));

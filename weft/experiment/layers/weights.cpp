@@ -80,15 +80,14 @@ at::Tensor initial_biases(const WeightInit& init, std::int64_t count, std::int64
   return at::full({count}, init.bias, at::TensorOptions().dtype(type));
 }
 
-std::vector<spatial::nn::Parameter> drawn_filters(const LayerContext& context, const WeightSettings& settings,
-                                                  const Sizes& shape, std::int64_t fan_in) {
-  const std::string& name = context.spec.name;
-  auto generator = layer_generator(context.seed, context.number);
-  std::vector<spatial::nn::Parameter> drawn{spatial::nn::whole_parameter(
-      name + ".weight", initial_weights(settings.init, shape, fan_in, context.type, generator))};
+std::vector<spatial::nn::Parameter> drawn_filters(const std::string& name, const WeightSettings& settings,
+                                                  const Sizes& shape, std::int64_t fan_in, at::ScalarType type,
+                                                  at::Generator& generator) {
+  std::vector<spatial::nn::Parameter> drawn{
+      spatial::nn::whole_parameter(name + ".weight", initial_weights(settings.init, shape, fan_in, type, generator))};
   if (!settings.bias) return drawn;
   drawn.push_back(spatial::nn::whole_parameter(
-      name + ".bias", initial_biases(settings.init, settings.outputs, fan_in, context.type, generator)));
+      name + ".bias", initial_biases(settings.init, settings.outputs, fan_in, type, generator)));
   return drawn;
 }
 

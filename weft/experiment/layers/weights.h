@@ -37,10 +37,10 @@ struct WeightSettings {
 [[nodiscard]] at::Tensor initial_biases(const WeightInit& init, std::int64_t count, std::int64_t fan_in,
                                         at::ScalarType type, at::Generator& generator);
 
-// Draws the weight of a convolution and its bias, if it has one. Every rank holds both whole.
-[[nodiscard]] std::vector<spatial::nn::Parameter> drawn_filters(const LayerContext& context,
-                                                                const WeightSettings& settings, const Sizes& shape,
-                                                                std::int64_t fan_in);
+// Draws the weight `name`.weight of a convolution and, if it has one, its bias. Every rank holds both whole.
+[[nodiscard]] std::vector<spatial::nn::Parameter> drawn_filters(const std::string& name, const WeightSettings& settings,
+                                                                const Sizes& shape, std::int64_t fan_in,
+                                                                at::ScalarType type, at::Generator& generator);
 // Returns the bias among `parameters`, which are weight and perhaps bias.
 [[nodiscard]] std::optional<at::Tensor> bias_of(const std::vector<spatial::nn::Parameter>& parameters);
 

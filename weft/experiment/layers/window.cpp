@@ -6,6 +6,18 @@
 #include "weft/experiment/file/sizes.h"
 
 namespace weft::experiment {
+namespace {
+
+WindowSettings read_with_keys(Fields& fields, const char* kernel, const char* padding, const Sizes& stride) {
+  WindowSettings window;
+  fields.require(kernel);
+  window.kernel = pair_of(fields.sizes(kernel), {1, 1});
+  window.stride = pair_of(fields.sizes("stride"), stride.empty() ? window.kernel : stride);
+  window.padding = pair_of(fields.sizes(padding, kCount), {0, 0});
+  return window;
+}
+
+}  // namespace
 
 Sizes WindowSettings::reach() const {
   Sizes reach;
@@ -29,23 +41,13 @@ Extent WindowSettings::output(std::int64_t maps, const Extent& in, const LayerPr
 }
 
 WindowSettings read_window(Fields& fields, const Sizes& stride) {
-  WindowSettings window;
-  fields.require("kernel");
-  window.kernel = pair_of(fields.sizes("kernel"), {1, 1});
-  window.stride = pair_of(fields.sizes("stride"), stride.empty() ? window.kernel : stride);
-  window.padding = pair_of(fields.sizes("padding", kCount), {0, 0});
-  return window;
+  return read_with_keys(fields, "kernel", "padding", stride);
 }
 
 WindowSettings read_neon_window(Fields& fields, NeonLayer& layer) {
-  WindowSettings window;
-  fields.require("fshape");
   layer.spec.declared_maps = fields.integer("nifm", kSize);
   layer.spec.declared_shape = fields.sizes("ifmshape");
-  window.kernel = pair_of(fields.sizes("fshape"), {1, 1});
-  window.stride = pair_of(fields.sizes("stride"), {1, 1});
-  window.padding = pair_of(fields.sizes("pad", kCount), {0, 0});
-  return window;
+  return read_with_keys(fields, "fshape", "pad", {1, 1});
 }
 
 WindowSettings read_neon_pool(Fields& fields, NeonLayer& layer) {

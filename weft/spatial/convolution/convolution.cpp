@@ -23,18 +23,10 @@ using partition::TransposedWindow;
 using partition::Window;
 
 void require_kernel(const DistTensor& x, const Tensor& weight) {
-  x.validate();
+  x.validate_channels("a convolution");
   const auto dims = static_cast<std::int64_t>(x.dims());
   TORCH_CHECK_VALUE(weight.dim() == dims + 2, "weft: a convolution of tiles in ", dims,
                     " dimensions expects a weight with ", dims + 2, " dimensions, got sizes ", weight.sizes());
-  TORCH_CHECK_VALUE(x.leading() == 2, "weft: a convolution of tiles in ", dims,
-                    " dimensions expects [batch, channels, ...], got a local tensor of sizes ", x.local.sizes());
-}
-
-std::vector<std::int64_t> result_sizes(const DistTensor& x, std::int64_t channels, const LayoutPtr& outputs) {
-  std::vector<std::int64_t> sizes{x.local.size(0), channels};
-  for (const auto& range : outputs->tile().ranges) sizes.push_back(range.size());
-  return sizes;
 }
 
 // If the edges exceed this share of a tile, they cost more than the copy that they save.
@@ -47,7 +39,7 @@ bool edges_apart(const DistTensor& x, const Halo& halo, Edges edges) {
   return edges == Edges::kApart || halo.rim->heaviest <= kMostApart;
 }
 
-DistTensor run(const DistTensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+DistTensor run(const DistTensor& x, const Tensor& weight, const OptionalTensor& bias,
                const ConvolutionOptions& options) {
   const Halo halo = halo_of(x.layout, windows_of(x.dims(), weight, options), options.border);
   const Kernel kernel{weight,
@@ -61,7 +53,7 @@ DistTensor run(const DistTensor& x, const Tensor& weight, const std::optional<Te
   }
   const Tensor padded = halo_exchange(x.local, halo.plan);
   if (halo.outputs->tile().empty() || x.local.size(0) == 0) {
-    return {nothing_like(padded, result_sizes(x, weight.size(0), halo.outputs)), halo.outputs};
+    return {nothing_like(padded, halo.outputs->local_sizes({x.local.size(0), weight.size(0)})), halo.outputs};
   }
   return {kernel.apply(padded), halo.outputs};
 }
@@ -76,7 +68,7 @@ Tensor cropped_to(Tensor y, std::int64_t dim, const Range& reached, const Range&
   }
   y = y.narrow(dim, shared.begin - reached.begin, shared.size());
   if (shared == wanted) return y;
-  std::vector<std::int64_t> padding(static_cast<std::size_t>(2 * (y.dim() - dim)), 0);  // last dimension first
+  Sizes padding(static_cast<std::size_t>(2 * (y.dim() - dim)), 0);  // last dimension first
   padding[padding.size() - 2] = shared.begin - wanted.begin;
   padding[padding.size() - 1] = wanted.end - shared.end;
   return at::constant_pad_nd(y, padding);
@@ -84,7 +76,7 @@ Tensor cropped_to(Tensor y, std::int64_t dim, const Range& reached, const Range&
 
 Tensor transposed_tile(const Tensor& inputs, const Halo& halo, const std::vector<TransposedWindow>& windows,
                        const Kernel& kernel) {
-  const std::vector<std::int64_t> zeros(windows.size(), 0);
+  const Sizes zeros(windows.size(), 0);
   Tensor y = at::convolution(inputs, kernel.weight, std::nullopt, kernel.stride, zeros, kernel.dilation,
                              /*transposed=*/true, zeros, kernel.groups);
   const auto tile = halo.outputs->tile();
@@ -95,77 +87,12 @@ Tensor transposed_tile(const Tensor& inputs, const Halo& halo, const std::vector
   return y;
 }
 
-Tensor with_bias(const Tensor& y, const std::optional<Tensor>& bias, std::size_t dims) {
+Tensor with_bias(const Tensor& y, const OptionalTensor& bias, std::size_t dims) {
   if (!bias || !bias->defined()) return y;
-  std::vector<std::int64_t> sizes(dims + 1, 1);
+  Sizes sizes(dims + 1, 1);
   sizes[0] = bias->numel();
   return y.add(bias->view(sizes));
 }
-
-std::vector<Tensor> present(const Tensor& weight, const std::optional<Tensor>& bias) {
-  return bias && bias->defined() ? std::vector<Tensor>{weight, *bias} : std::vector<Tensor>{weight};
-}
-
-}  // namespace
-
-std::vector<Window> windows_of(std::size_t dims, const Tensor& weight, const ConvolutionOptions& options) {
-  const auto stride = for_each_dim(options.stride, dims, "stride");
-  const auto before = for_each_dim(options.padding, dims, "padding");
-  const auto behind = options.padding_behind.empty() ? before : for_each_dim(options.padding_behind, dims, "padding");
-  const auto dilation = for_each_dim(options.dilation, dims, "dilation");
-  std::vector<Window> windows;
-  for (std::size_t i = 0; i < dims; ++i) {
-    windows.push_back({weight.size(static_cast<std::int64_t>(i) + 2), stride[i], before[i], behind[i], dilation[i]});
-  }
-  return windows;
-}
-
-DistTensor convolution_with_own_weights(const DistTensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
-                                        const ConvolutionOptions& options) {
-  require_kernel(x, weight);
-  return run(x, weight, bias, options);
-}
-
-DistTensor convolution(const DistTensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
-                       const ConvolutionOptions& options) {
-  require_kernel(x, weight);
-  const auto shared = share(present(weight, bias), x.layout->comm());
-  return run(x, shared[0], shared.size() > 1 ? std::optional<Tensor>(shared[1]) : std::nullopt, options);
-}
-
-DistTensor transposed_convolution(const DistTensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
-                                  const TransposedConvolutionOptions& options) {
-  require_kernel(x, weight);
-  const std::size_t dims = x.dims();
-  const Kernel shape{{},
-                     {},
-                     for_each_dim(options.stride, dims, "stride"),
-                     for_each_dim(options.padding, dims, "padding"),
-                     for_each_dim(options.dilation, dims, "dilation"),
-                     options.groups};
-  const auto output_padding = for_each_dim(options.output_padding, dims, "output_padding");
-  std::vector<TransposedWindow> windows;
-  for (std::size_t i = 0; i < dims; ++i) {
-    windows.push_back({weight.size(static_cast<std::int64_t>(i) + 2), shape.stride[i], shape.padding[i],
-                       output_padding[i], shape.dilation[i]});
-  }
-  const Halo halo = halo_of(x.layout, windows);
-  const auto shared = share(present(weight, bias), x.layout->comm());
-  Kernel kernel = shape;
-  kernel.weight = shared[0];
-  const auto shared_bias = shared.size() > 1 ? std::optional<Tensor>(shared[1]) : std::nullopt;
-  const Tensor inputs = halo_exchange(x.local, halo.plan);
-  const auto sizes = result_sizes(x, weight.size(1) * options.groups, halo.outputs);
-  if (inputs.is_meta()) return {at::empty(sizes, inputs.options()), halo.outputs};
-  if (c10::multiply_integers(sizes) == 0) return {nothing_like(inputs, sizes), halo.outputs};
-  const Tensor y =
-      inputs.numel() == 0 ? at::zeros(sizes, inputs.options()) : transposed_tile(inputs, halo, windows, kernel);
-  return {with_bias(y, shared_bias, dims), halo.outputs};
-}
-
-namespace {
-
-using Sizes = std::vector<std::int64_t>;
 
 Edges parse_edges(const std::string& name) {
   if (name == "auto") return Edges::kAuto;
@@ -174,26 +101,73 @@ Edges parse_edges(const std::string& name) {
   return Edges::kPadded;
 }
 
-Tiled conv(const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const std::optional<Tensor>& bias,
-           Sizes stride, Sizes padding, Sizes padding_behind, Sizes dilation, std::int64_t groups,
-           const std::string& border, const std::string& edges) {
-  return unpacked(convolution({x, layout}, weight, bias,
-                              {std::move(stride), std::move(padding), std::move(padding_behind), std::move(dilation),
-                               groups, partition::parse_border(border), parse_edges(edges)}));
+}  // namespace
+
+std::vector<Window> windows_of(std::size_t dims, const Tensor& weight, const ConvolutionOptions& options) {
+  auto windows = windows_of(dims, weight.sizes().slice(2), options.stride, options.padding, options.dilation);
+  if (options.padding_behind.empty()) return windows;
+  const Sizes behind = for_each_dim(options.padding_behind, dims, "padding");
+  for (std::size_t i = 0; i < dims; ++i) windows[i].padding_hi = behind[i];
+  return windows;
 }
 
-Tiled conv_transpose(const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const std::optional<Tensor>& bias,
-                     Sizes stride, Sizes padding, Sizes output_padding, Sizes dilation, std::int64_t groups) {
-  return unpacked(transposed_convolution(
-      {x, layout}, weight, bias,
-      {std::move(stride), std::move(padding), std::move(output_padding), std::move(dilation), groups}));
+DistTensor convolution_with_own_weights(const DistTensor& x, const Tensor& weight, const OptionalTensor& bias,
+                                        const ConvolutionOptions& options) {
+  require_kernel(x, weight);
+  return run(x, weight, bias, options);
+}
+
+DistTensor convolution(const DistTensor& x, const Tensor& weight, const OptionalTensor& bias,
+                       const ConvolutionOptions& options) {
+  require_kernel(x, weight);
+  const Affine shared = share(weight, bias, x);
+  return run(x, *shared.weight, shared.bias, options);
+}
+
+DistTensor transposed_convolution(const DistTensor& x, const Tensor& weight, const OptionalTensor& bias,
+                                  const TransposedConvolutionOptions& options) {
+  require_kernel(x, weight);
+  const std::size_t dims = x.dims();
+  Kernel kernel{weight,
+                std::nullopt,
+                for_each_dim(options.stride, dims, "stride"),
+                for_each_dim(options.padding, dims, "padding"),
+                for_each_dim(options.dilation, dims, "dilation"),
+                options.groups};
+  const auto output_padding = for_each_dim(options.output_padding, dims, "output_padding");
+  std::vector<TransposedWindow> windows;
+  for (std::size_t i = 0; i < dims; ++i) {
+    windows.push_back({weight.size(static_cast<std::int64_t>(i) + 2), kernel.stride[i], kernel.padding[i],
+                       output_padding[i], kernel.dilation[i]});
+  }
+  const Halo halo = halo_of(x.layout, windows);
+  const Affine shared = share(weight, bias, x);
+  kernel.weight = *shared.weight;
+  const Tensor inputs = halo_exchange(x.local, halo.plan);
+  const auto sizes = halo.outputs->local_sizes({x.local.size(0), weight.size(1) * options.groups});
+  if (inputs.is_meta()) return {at::empty(sizes, inputs.options()), halo.outputs};
+  if (c10::multiply_integers(sizes) == 0) return {nothing_like(inputs, sizes), halo.outputs};
+  const Tensor y =
+      inputs.numel() == 0 ? at::zeros(sizes, inputs.options()) : transposed_tile(inputs, halo, windows, kernel);
+  return {with_bias(y, shared.bias, dims), halo.outputs};
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   register_classes();
-  m.def("tile_conv", &conv);
-  m.def("tile_conv_transpose", &conv_transpose);
+  m.def("tile_conv", [](const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const OptionalTensor& bias,
+                        Sizes stride, Sizes padding, Sizes padding_behind, Sizes dilation, std::int64_t groups,
+                        const std::string& border, const std::string& edges) {
+    return unpacked(convolution({x, layout}, weight, bias,
+                                {std::move(stride), std::move(padding), std::move(padding_behind), std::move(dilation),
+                                 groups, partition::parse_border(border), parse_edges(edges)}));
+  });
+  m.def("tile_conv_transpose",
+        [](const Tensor& x, const LayoutPtr& layout, const Tensor& weight, const OptionalTensor& bias, Sizes stride,
+           Sizes padding, Sizes output_padding, Sizes dilation, std::int64_t groups) {
+          return unpacked(transposed_convolution(
+              {x, layout}, weight, bias,
+              {std::move(stride), std::move(padding), std::move(output_padding), std::move(dilation), groups}));
+        });
 }
 
-}  // namespace
 }  // namespace weft::spatial

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "weft/partition/border.h"
@@ -23,29 +22,29 @@ enum class Edges { kAuto, kApart, kPadded };
 
 // Each list has one value for all dimensions or one value per dimension.
 struct ConvolutionOptions {
-  std::vector<std::int64_t> stride{1};
-  std::vector<std::int64_t> padding{0};
-  std::vector<std::int64_t> padding_behind{};  // padding after the field; empty if it equals `padding`
-  std::vector<std::int64_t> dilation{1};
+  Sizes stride{1};
+  Sizes padding{0};
+  Sizes padding_behind{};  // padding after the field; empty if it equals `padding`
+  Sizes dilation{1};
   std::int64_t groups = 1;
   partition::Border border = partition::Border::kZeros;
   Edges edges = Edges::kAuto;
 };
 
 struct TransposedConvolutionOptions {
-  std::vector<std::int64_t> stride{1};
-  std::vector<std::int64_t> padding{0};
-  std::vector<std::int64_t> output_padding{0};
-  std::vector<std::int64_t> dilation{1};
+  Sizes stride{1};
+  Sizes padding{0};
+  Sizes output_padding{0};
+  Sizes dilation{1};
   std::int64_t groups = 1;
 };
 
 // Weights must be the same on all ranks; their gradients are summed over the ranks. Collective.
-[[nodiscard]] DistTensor convolution(const DistTensor& x, const at::Tensor& weight,
-                                     const std::optional<at::Tensor>& bias, const ConvolutionOptions& options = {});
+[[nodiscard]] DistTensor convolution(const DistTensor& x, const at::Tensor& weight, const OptionalTensor& bias,
+                                     const ConvolutionOptions& options = {});
 
 [[nodiscard]] DistTensor transposed_convolution(const DistTensor& x, const at::Tensor& weight,
-                                                const std::optional<at::Tensor>& bias,
+                                                const OptionalTensor& bias,
                                                 const TransposedConvolutionOptions& options = {});
 
 // Returns the windows of a convolution in `dims` dimensions.
@@ -54,7 +53,6 @@ struct TransposedConvolutionOptions {
 
 // A convolution whose weights belong to this rank alone: gradients are not summed.
 [[nodiscard]] DistTensor convolution_with_own_weights(const DistTensor& x, const at::Tensor& weight,
-                                                      const std::optional<at::Tensor>& bias,
-                                                      const ConvolutionOptions& options);
+                                                      const OptionalTensor& bias, const ConvolutionOptions& options);
 
 }  // namespace weft::spatial

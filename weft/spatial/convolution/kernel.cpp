@@ -12,8 +12,8 @@ namespace {
 
 using at::Tensor;
 
-std::vector<std::int64_t> result_sizes(const Tensor& x, const Kernel& kernel) {
-  std::vector<std::int64_t> sizes{x.size(0), kernel.weight.size(0)};
+Sizes result_sizes(const Tensor& x, const Kernel& kernel) {
+  Sizes sizes{x.size(0), kernel.weight.size(0)};
   for (std::size_t i = 0; i < kernel.stride.size(); ++i) {
     const auto dim = static_cast<std::int64_t>(i) + 2;
     const std::int64_t reach = kernel.dilation[i] * (kernel.weight.size(dim) - 1);
@@ -23,15 +23,15 @@ std::vector<std::int64_t> result_sizes(const Tensor& x, const Kernel& kernel) {
 }
 
 Tensor convolve(const Kernel& kernel, const Tensor& x) {
-  const std::vector<std::int64_t> no_output_padding(kernel.stride.size(), 0);
+  const Sizes no_output_padding(kernel.stride.size(), 0);
   return at::convolution(x, kernel.weight, kernel.bias, kernel.stride, kernel.padding, kernel.dilation,
                          /*transposed=*/false, no_output_padding, kernel.groups);
 }
 
 std::tuple<Tensor, Tensor, Tensor> differentiate(const Kernel& kernel, const Tensor& g, const Tensor& x,
                                                  std::array<bool, 3> wanted) {
-  const std::vector<std::int64_t> no_output_padding(kernel.stride.size(), 0);
-  const std::vector<std::int64_t> bias_sizes{kernel.weight.size(0)};
+  const Sizes no_output_padding(kernel.stride.size(), 0);
+  const Sizes bias_sizes{kernel.weight.size(0)};
   return at::convolution_backward(g, x, kernel.weight, at::OptionalIntArrayRef(bias_sizes), kernel.stride,
                                   kernel.padding, kernel.dilation, /*transposed=*/false, no_output_padding,
                                   kernel.groups, wanted);
@@ -86,7 +86,7 @@ std::tuple<Tensor, Tensor, Tensor> Kernel::backward(const Tensor& g, const Tenso
   return {dx, dw, db};
 }
 
-Kernel Kernel::padded_by(std::vector<std::int64_t> other) const {
+Kernel Kernel::padded_by(Sizes other) const {
   Kernel result = *this;
   result.padding = std::move(other);
   return result;

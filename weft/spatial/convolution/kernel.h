@@ -7,16 +7,17 @@
 #include <cstdint>
 #include <optional>
 #include <tuple>
-#include <vector>
+
+#include "weft/spatial/exchange/sizes.h"
 
 namespace weft::spatial {
 
 struct Kernel {
-  at::Tensor weight;
-  std::optional<at::Tensor> bias;
-  std::vector<std::int64_t> stride;
-  std::vector<std::int64_t> padding;
-  std::vector<std::int64_t> dilation;
+  at::Tensor weight{};
+  std::optional<at::Tensor> bias{};
+  Sizes stride{};
+  Sizes padding{};
+  Sizes dilation{};
   std::int64_t groups = 1;
 
   // Convolves `x`. Accepts meta tensors, which torch supports in Python only.
@@ -24,7 +25,7 @@ struct Kernel {
   // Returns the wanted gradients of input, weight and bias. For the gradient of the input, only the sizes of `x` count.
   [[nodiscard]] std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& g, const at::Tensor& x,
                                                                         std::array<bool, 3> wanted) const;
-  [[nodiscard]] Kernel padded_by(std::vector<std::int64_t> other) const;
+  [[nodiscard]] Kernel padded_by(Sizes other) const;
 };
 
 }  // namespace weft::spatial

@@ -22,11 +22,11 @@ std::optional<std::int64_t> padding_for(const Window& window, const Range& owned
 struct Finder {
   const std::vector<Window>& windows;
   const std::vector<bool>& native;
-  const std::vector<std::int64_t>& shape;
+  const Sizes& shape;
   Border border;
 
   [[nodiscard]] std::optional<Rim> of(const Box& owned, const Box& outputs) const {
-    Rim rim{{}, std::vector<std::int64_t>(windows.size(), 0)};
+    Rim rim{{}, Sizes(windows.size(), 0)};
     if (outputs.empty()) return rim;
     if (owned.empty()) return std::nullopt;
     for (std::size_t i = 0; i < windows.size(); ++i) {

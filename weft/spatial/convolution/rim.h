@@ -12,6 +12,7 @@
 #include "weft/partition/border.h"
 #include "weft/partition/tiling.h"
 #include "weft/partition/window.h"
+#include "weft/spatial/exchange/sizes.h"
 
 namespace weft::spatial {
 
@@ -22,12 +23,12 @@ struct Rim {
     partition::Box inputs;   // inputs of the convolution: the halo, and zeros elsewhere
     partition::Box outputs;  // outputs to which it adds; parts may overlap
     std::size_t dim = 0;
-    partition::Range taps;              // taps of the kernel in `dim`; all taps in other dimensions
-    std::vector<std::int64_t> padding;  // by dimension
+    partition::Range taps;  // taps of the kernel in `dim`; all taps in other dimensions
+    Sizes padding;          // by dimension
   };
-  std::vector<Part> parts;            // parts of this rank's halo
-  std::vector<std::int64_t> padding;  // by dimension; gives the tile the right number of outputs
-  double heaviest = 0;                // ratio of the halo's work to the tile's; maximum over all ranks
+  std::vector<Part> parts;  // parts of this rank's halo
+  Sizes padding;            // by dimension; gives the tile the right number of outputs
+  double heaviest = 0;      // ratio of the halo's work to the tile's; maximum over all ranks
 };
 
 // Returns null if the tile of any rank lacks outputs without its halo. The result is null on all ranks or on none.

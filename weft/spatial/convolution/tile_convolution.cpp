@@ -122,18 +122,16 @@ class TileAdjoint {
   SavedVariable weight_;
 };
 
-bool has_tangent(const std::optional<Tensor>& x) { return x && torch::autograd::isFwGradDefined(*x); }
+bool has_tangent(const OptionalTensor& x) { return x && torch::autograd::isFwGradDefined(*x); }
 
 Tensor alone(const DistTensor& x, const Halo& halo, const Kernel& kernel) {
   if (!halo.outputs->tile().empty() && x.local.size(0) > 0) return kernel.padded_by(halo.rim->padding).apply(x.local);
-  std::vector<std::int64_t> sizes{x.local.size(0), kernel.weight.size(0)};
-  for (const auto& range : halo.outputs->tile().ranges) sizes.push_back(range.size());
-  return at::zeros(sizes, x.local.options());
+  return at::zeros(halo.outputs->local_sizes({x.local.size(0), kernel.weight.size(0)}), x.local.options());
 }
 
 }  // namespace
 
-std::optional<Tensor> tile_convolution(const DistTensor& x, const Halo& halo, const Kernel& kernel) {
+OptionalTensor tile_convolution(const DistTensor& x, const Halo& halo, const Kernel& kernel) {
   const HaloPlan& plan = *halo.plan;
   const mpi::OperationScope scope("tile_convolution", plan.comm().get(), std::source_location::current());
   const collective::GradientCall call(x.local);

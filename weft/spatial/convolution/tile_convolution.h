@@ -14,6 +14,6 @@ namespace weft::spatial {
 // `kernel` is that of the padded tile; halo.rim must not be null. Backward sends the halo's gradient first. Returns
 // nothing, on all ranks alike, if `x` carries a forward-mode derivative, which only padded convolution supports.
 // Collective.
-[[nodiscard]] std::optional<at::Tensor> tile_convolution(const DistTensor& x, const Halo& halo, const Kernel& kernel);
+[[nodiscard]] OptionalTensor tile_convolution(const DistTensor& x, const Halo& halo, const Kernel& kernel);
 
 }  // namespace weft::spatial

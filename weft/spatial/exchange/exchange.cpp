@@ -144,8 +144,8 @@ Tensor halo_accumulate(const Tensor& g, const HaloPlanPtr& plan, std::source_loc
 }
 
 int agree_on_exchange(const char* name, const Tensor& x, const HaloPlan& plan, const partition::Box& box) {
-  collective::CollectiveCall talk(name, plan.comm()->id());
-  talk.check([&] {
+  collective::CollectiveCall call(name, plan.comm()->id());
+  call.check([&] {
     collective::require_communicable(x);
     plan.require_box(x, box, "a tile");
   });
@@ -153,7 +153,7 @@ int agree_on_exchange(const char* name, const Tensor& x, const HaloPlan& plan, c
   const std::int64_t leading = x.dim() - static_cast<std::int64_t>(plan.dims());
   signature.add(static_cast<std::int64_t>(x.scalar_type())).add(plan.signature());
   for (std::int64_t i = 0; i < leading; ++i) signature.add(x.size(i));
-  const auto outcome = talk.agree(signature, plan.epoch().propose(), [&] {
+  const auto outcome = call.agree(signature, plan.epoch().propose(), [&] {
     std::ostringstream text;
     text << name << "(" << collective::describe(x) << " of " << at::IntArrayRef(plan.geometry().shape) << ")";
     return text.str();

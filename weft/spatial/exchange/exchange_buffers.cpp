@@ -11,10 +11,8 @@ namespace {
 using at::Tensor;
 using partition::Piece;
 
-std::vector<Message> messages(const std::vector<Piece>& pieces, const Tensor& like) {
-  const std::int64_t leading = like.dim() - (pieces.empty() ? 0 : static_cast<std::int64_t>(pieces[0].steps.size()));
-  const auto lead = like.sizes().slice(0, static_cast<std::size_t>(leading));
-  const std::int64_t each = c10::multiply_integers(lead);
+std::vector<Message> messages(const std::vector<Piece>& pieces, const Sizes& leading, const Tensor& like) {
+  const std::int64_t each = c10::multiply_integers(leading);
   std::vector<Message> result;
   for (const Piece& piece : pieces) {  // pieces of one peer are adjacent
     if (result.empty() || result.back().peer != piece.peer)
@@ -27,7 +25,7 @@ std::vector<Message> messages(const std::vector<Piece>& pieces, const Tensor& li
     message.buffer = collective::writable({cells * each}, like);
     std::int64_t first = 0;
     for (const Piece* piece : message.pieces) {
-      auto sizes = lead.vec();
+      auto sizes = leading;
       for (const auto& range : piece->source.ranges) sizes.push_back(range.size());
       const std::int64_t count = piece->source.volume() * each;
       message.contents.push_back(message.buffer.narrow(0, first, count).view(sizes));
@@ -37,7 +35,7 @@ std::vector<Message> messages(const std::vector<Piece>& pieces, const Tensor& li
   return result;
 }
 
-std::vector<std::int64_t> leading_of(const Tensor& x, const std::vector<Piece>& pieces) {
+Sizes leading_of(const Tensor& x, const std::vector<Piece>& pieces) {
   const std::size_t dims = pieces.empty() ? 0 : pieces[0].steps.size();
   return x.sizes().slice(0, static_cast<std::size_t>(x.dim()) - dims).vec();
 }
@@ -53,9 +51,9 @@ bool shared(const Message& message) {
 
 ExchangeBuffers::ExchangeBuffers(const std::vector<Piece>& outgoing, const std::vector<Piece>& incoming,
                                  const Tensor& like)
-    : outgoing_(messages(outgoing, like)),
-      incoming_(messages(incoming, like)),
-      leading_(leading_of(like, outgoing.empty() ? incoming : outgoing)),
+    : leading_(leading_of(like, outgoing.empty() ? incoming : outgoing)),
+      outgoing_(messages(outgoing, leading_, like)),
+      incoming_(messages(incoming, leading_, like)),
       dim_(like.dim()),
       options_(like.options()) {}
 

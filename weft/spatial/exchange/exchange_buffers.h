@@ -11,6 +11,7 @@
 #include "weft/mpi/communicator.h"
 #include "weft/mpi/message/persistent_exchange.h"
 #include "weft/partition/exchange_list.h"
+#include "weft/spatial/exchange/sizes.h"
 
 namespace weft::spatial {
 
@@ -43,9 +44,9 @@ class ExchangeBuffers {
  private:
   void bind(mpi::CommView channel, int tag);
 
+  Sizes leading_;
   std::vector<Message> outgoing_;
   std::vector<Message> incoming_;
-  std::vector<std::int64_t> leading_;
   std::int64_t dim_;  // dimensions of the tensors, because [2, 3, ...] and [2, ...] with three rows start alike
   at::TensorOptions options_;
   std::unique_ptr<mpi::PersistentExchange> requests_;

@@ -47,7 +47,7 @@ HaloPlan::HaloPlan(CommunicatorPtr comm, std::shared_ptr<Epoch> epoch, partition
       only_crops_(partition::only_crops(geometry_)),
       signature_(signature_of(geometry_)) {}
 
-std::vector<std::int64_t> HaloPlan::sizes(const at::Tensor& like, const Box& box) const {
+Sizes HaloPlan::sizes(const at::Tensor& like, const Box& box) const {
   auto result = like.sizes().vec();
   const std::size_t leading = result.size() - dims();
   for (std::size_t i = 0; i < dims(); ++i) result[leading + i] = box.ranges[i].size();
@@ -67,8 +67,6 @@ void register_halo_plan() {
       torch::class_<HaloPlan>("weft", "HaloPlan")
           .def("communicates", [](const HaloPlanPtr& self) { return self->communicates(); })
           .def("dims", [](const HaloPlanPtr& self) { return static_cast<std::int64_t>(self->dims()); })
-          .def("buffers", [](const HaloPlanPtr& self) { return static_cast<std::int64_t>(self->buffers().size()); })
-          .def("cells_sent", [](const HaloPlanPtr& self) { return self->list().cells_sent(); })
           .def("cells_received", [](const HaloPlanPtr& self) { return self->list().cells_received(); });
 }
 

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "weft/mpi/communicator.h"
 #include "weft/partition/exchange_list.h"
@@ -41,7 +40,7 @@ class HaloPlan : public torch::CustomClassHolder {
   [[nodiscard]] Epoch& epoch() const noexcept { return *epoch_; }
 
   // Returns the leading sizes of `like` followed by the sizes of `box`.
-  [[nodiscard]] std::vector<std::int64_t> sizes(const at::Tensor& like, const partition::Box& box) const;
+  [[nodiscard]] Sizes sizes(const at::Tensor& like, const partition::Box& box) const;
   // Throws (TORCH_CHECK) if the last sizes of `x` differ from those of `box`.
   void require_box(const at::Tensor& x, const partition::Box& box, const char* what) const;
 

@@ -74,14 +74,14 @@ Transfer Transfer::of_cells(const Tensor& x, const HaloPlan& plan, mpi::Directio
   return transfer;
 }
 
-Transfer Transfer::of_gradients(const Tensor& like, const HaloPlan& plan, const GradientOf& gradient_of,
+Transfer Transfer::of_gradients(const Tensor& like, const HaloPlan& plan, const ContentsOf& gradient_of,
                                 mpi::Direction direction, int tag) {
   Transfer transfer(like, plan, Cargo::kGradients, direction, tag);
   transfer.send(plan, [&](const Piece& piece) { return folded(gradient_of(piece), piece); });
   return transfer;
 }
 
-void Transfer::finish_cells(const HaloPlan& plan, const PlaceCells& place) {
+void Transfer::finish_cells(const HaloPlan& plan, const Take& place) {
   receive(plan, [&](const Piece& piece, const Tensor& cells) { place(piece, unfolded(cells, piece)); });
 }
 

@@ -18,22 +18,20 @@ class Transfer {
   [[nodiscard]] static Transfer of_cells(const at::Tensor& x, const HaloPlan& plan, mpi::Direction direction, int tag);
   // Sends the gradients of halo cells back to the owners of the cells. `gradient_of` returns the gradient of a piece's
   // target. `like` supplies the leading sizes and the type.
-  using GradientOf = std::function<at::Tensor(const partition::Piece&)>;
+  using ContentsOf = std::function<at::Tensor(const partition::Piece&)>;
   [[nodiscard]] static Transfer of_gradients(const at::Tensor& like, const HaloPlan& plan,
-                                             const GradientOf& gradient_of, mpi::Direction direction, int tag);
+                                             const ContentsOf& gradient_of, mpi::Direction direction, int tag);
 
   // Block until all messages have arrived. finish_cells passes cells to `place` in the order of the piece's target;
   // finish_gradients adds gradients to the tile.
-  using PlaceCells = std::function<void(const partition::Piece&, const at::Tensor&)>;
-  void finish_cells(const HaloPlan& plan, const PlaceCells& place);
+  using Take = std::function<void(const partition::Piece&, const at::Tensor&)>;
+  void finish_cells(const HaloPlan& plan, const Take& place);
   void finish_gradients(const at::Tensor& tile, const HaloPlan& plan);
 
  private:
   Transfer(const at::Tensor& like, const HaloPlan& plan, Cargo cargo, mpi::Direction direction, int tag);
   // Copies the contents of each outgoing piece into its message and sends all messages.
-  using ContentsOf = std::function<at::Tensor(const partition::Piece&)>;
   void send(const HaloPlan& plan, const ContentsOf& contents);
-  using Take = std::function<void(const partition::Piece&, const at::Tensor&)>;
   void receive(const HaloPlan& plan, const Take& take);
 
   Cargo cargo_;

@@ -7,43 +7,11 @@
 
 #include "weft/collective/all_reduce.h"
 #include "weft/spatial/nn/layers.h"
-#include "weft/spatial/region.h"
-#include "weft/spatial/share.h"
 
 namespace weft::spatial::nn {
 namespace {
 
 using at::Tensor;
-using Sizes = std::vector<std::int64_t>;
-
-// Returns the weights of each part. All travel in one message, also on ranks without results.
-std::vector<std::vector<Tensor>> shared_weights(const std::vector<RegionPart>& parts, const DistTensor& x) {
-  std::vector<Tensor> all;
-  for (const RegionPart& part : parts) {
-    for (const Tensor& weight : part.weights) all.push_back(matching(weight, x.local));
-  }
-  if (!all.empty()) all = share(all, x.layout->comm());
-  std::vector<std::vector<Tensor>> by_part;
-  auto next = all.begin();
-  for (const RegionPart& part : parts) {
-    const auto end = next + std::ssize(part.weights);
-    by_part.emplace_back(next, end);
-    next = end;
-  }
-  return by_part;
-}
-
-DistTensor run(const DistTensor& x, const std::vector<RegionPart>& parts, const Region& region) {
-  const auto weights = shared_weights(parts, x);
-  std::vector<RegionLayer> layers;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    layers.push_back({!parts[i].windows.empty(), parts[i].fill, parts[i].channels,
-                      [&part = parts[i], &own = weights[i]](const Tensor& y, const Sizes& native_padding) {
-                        return part.apply(y, own, native_padding);
-                      }});
-  }
-  return run_region(x, region, layers);
-}
 
 double median(std::vector<double>& samples) {
   const auto middle = samples.begin() + std::ssize(samples) / 2;
@@ -59,23 +27,21 @@ std::int64_t successor(const std::vector<RegionCandidate>& candidates, std::int6
   return next != candidates.end() && next->joins ? next - candidates.begin() : -1;
 }
 
-// Python's form of region_chains(): one entry per layer in each list. `windows` has six numbers a dimension, as
-// halo_region takes them, and is empty for layers without windows.
-std::vector<Sizes> chains_of(const Sizes& sources, const Sizes& users, const Sizes& joins,
-                             const std::vector<Sizes>& windows, const Sizes& extents) {
-  TORCH_CHECK_VALUE(
-      users.size() == sources.size() && joins.size() == sources.size() && windows.size() == sources.size(),
-      "weft: halo_region_chains expects lists of one length");
-  std::vector<RegionCandidate> candidates;
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const bool exchanges = needs_halo(windows_of_numbers(windows[i]), extents);
-    candidates.push_back({sources[i], users[i], joins[i] != 0, exchanges});
-  }
-  return region_chains(candidates);
-}
-
 TORCH_LIBRARY_FRAGMENT(weft, m) {
-  m.def("halo_region_chains", &chains_of);
+  // Python's form of region_chains(): one entry per layer in each list. `windows` has six numbers a dimension, as
+  // halo_region takes them, and is empty for layers without windows.
+  m.def("halo_region_chains", [](const Sizes& sources, const Sizes& users, const Sizes& joins,
+                                 const std::vector<Sizes>& windows, const Sizes& extents) {
+    TORCH_CHECK_VALUE(
+        users.size() == sources.size() && joins.size() == sources.size() && windows.size() == sources.size(),
+        "weft: halo_region_chains expects lists of one length");
+    std::vector<RegionCandidate> candidates;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const bool exchanges = needs_halo(windows_of_numbers(windows[i], extents.size()), extents);
+      candidates.push_back({sources[i], users[i], joins[i] != 0, exchanges});
+    }
+    return region_chains(candidates);
+  });
   m.def("halo_region_timing_rounds", [] { return kTimingRounds; });
   m.def("halo_region_is_faster",
         [](const std::vector<double>& candidate, const std::vector<double>& present, std::int64_t comm) {
@@ -108,17 +74,17 @@ bool is_faster(std::vector<double> candidate, std::vector<double> present, const
   return slowest[0].item<double>() < slowest[1].item<double>();
 }
 
-LayerPtr halo_region(std::vector<RegionPart> parts, const LayoutPtr& layout, LayerPtr one_by_one) {
+LayerPtr halo_region(std::vector<RegionLayer> layers, const LayoutPtr& layout, LayerPtr one_by_one) {
   std::vector<std::vector<partition::Window>> windows;
-  for (const RegionPart& part : parts) {
-    if (!part.windows.empty()) windows.push_back(part.windows);
+  for (const RegionLayer& layer : layers) {
+    if (!layer.windows.empty()) windows.push_back(layer.windows);
   }
   const auto region = c10::make_intrusive<Region>(layout, windows);
-  return function_layer([parts = std::move(parts), layout, region, one_by_one = std::move(one_by_one)](
+  return function_layer([layers = std::move(layers), layout, region, one_by_one = std::move(one_by_one)](
                             const Activations& x, const ForwardContext& context) -> Activations {
     const auto* tiles = std::get_if<DistTensor>(&x);
     if (tiles == nullptr || tiles->layout->tiling() != layout->tiling()) return one_by_one->forward(x, context);
-    return run(*tiles, parts, *region);
+    return run_region(*tiles, *region, layers);
   });
 }
 

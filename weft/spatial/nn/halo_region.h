@@ -19,7 +19,7 @@ struct RegionCandidate {
 
 // Returns the indices of the layers of each region: the longest chains with at least two layers that exchange, each
 // starting and ending with such a layer. Candidates must be in the order of execution.
-[[nodiscard]] std::vector<std::vector<std::int64_t>> region_chains(const std::vector<RegionCandidate>& candidates);
+[[nodiscard]] std::vector<Sizes> region_chains(const std::vector<RegionCandidate>& candidates);
 
 // Number of timed runs; one more run before them warms up.
 inline constexpr std::int64_t kTimingRounds = 5;
@@ -27,8 +27,8 @@ inline constexpr std::int64_t kTimingRounds = 5;
 // Compares the medians of the runs' times, in seconds, on the slowest rank. All ranks get the same answer. Collective.
 [[nodiscard]] bool is_faster(std::vector<double> candidate, std::vector<double> present, const CommunicatorPtr& comm);
 
-// Returns a layer that runs the parts on tiles of `layout` after one exchange and calls `one_by_one` for other values.
+// Returns a layer that runs `layers` on tiles of `layout` after one exchange and calls `one_by_one` for other values.
 // Throws std::invalid_argument if the layers do not fit behind one exchange.
-[[nodiscard]] LayerPtr halo_region(std::vector<RegionPart> parts, const LayoutPtr& layout, LayerPtr one_by_one);
+[[nodiscard]] LayerPtr halo_region(std::vector<RegionLayer> layers, const LayoutPtr& layout, LayerPtr one_by_one);
 
 }  // namespace weft::spatial::nn

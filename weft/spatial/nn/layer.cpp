@@ -2,8 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include "weft/spatial/region.h"
-
 namespace weft::spatial::nn {
 
 const DistTensor& tiles_of(const Activations& x, const std::string& layer) {
@@ -19,10 +17,6 @@ Activations map_local(const Activations& x, const std::function<at::Tensor(const
     return Flattened{{function(flat->tiles.local), flat->tiles.layout}};
   const auto& tiles = std::get<DistTensor>(x);
   return DistTensor{function(tiles.local), tiles.layout};
-}
-
-bool RegionPart::exchanges(const LayoutPtr& layout) const {
-  return needs_halo(windows, layout->tiling().grid().extents());
 }
 
 Activations Sequential::forward(const Activations& x, const ForwardContext& context) {

@@ -11,9 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "weft/partition/window.h"
-#include "weft/spatial/dist_tensor.h"
 #include "weft/spatial/nn/parameter.h"
+#include "weft/spatial/region.h"
 
 namespace weft::spatial::nn {
 
@@ -40,20 +39,6 @@ struct ForwardContext {
   std::int64_t images = 0;       // images of the whole batch
 };
 
-// A layer as a halo region runs it.
-struct RegionPart {
-  std::vector<partition::Window> windows;  // by dimension; empty for elementwise layers
-  double fill = 0;                         // value of the cells outside the field
-  std::vector<at::Tensor> weights;
-  std::int64_t channels = 0;  // of the output; 0 if the layer keeps the number of channels
-  std::function<at::Tensor(const at::Tensor& x, const std::vector<at::Tensor>& weights,
-                           const std::vector<std::int64_t>& native_padding)>
-      apply;
-
-  // Returns true if the layer needs a halo on tiles of `layout`.
-  [[nodiscard]] bool exchanges(const LayoutPtr& layout) const;
-};
-
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -64,9 +49,10 @@ class Layer {
   virtual void after_update() {}
   // Returns the parameters in the order of checkpoints. The tensors are the layer's own.
   [[nodiscard]] virtual std::vector<Parameter> parameters() const { return parameters_; }
-  // Returns the layer's part in a halo region over `dims` dimensions; none if the layer ends a region.
-  [[nodiscard]] virtual std::optional<RegionPart> region_part(std::size_t /*dims*/) const { return std::nullopt; }
+  // Returns the layer as a halo region over `dims` dimensions runs it; none if the layer ends a region.
+  [[nodiscard]] virtual std::optional<RegionLayer> region_layer(std::size_t /*dims*/) const { return std::nullopt; }
 
+  // Sets the result of parameters().
   void set_parameters(std::vector<Parameter> parameters) { parameters_ = std::move(parameters); }
 
  protected:

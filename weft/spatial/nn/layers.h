@@ -5,31 +5,31 @@
 
 #include "weft/spatial/convolution/convolution.h"
 #include "weft/spatial/nn/layer.h"
-#include "weft/spatial/normalization.h"
 #include "weft/spatial/pooling.h"
 
 namespace weft::spatial::nn {
 
-// A layer that calls `function`.
-[[nodiscard]] LayerPtr function_layer(std::function<Activations(const Activations&, const ForwardContext&)> function);
-// Returns a layer that calls `function` with tiles and throws if its input is not tiled.
-[[nodiscard]] LayerPtr on_tiles(std::string name, std::function<Activations(const DistTensor&)> function);
+// Returns a layer that calls `function`. `region_layer` implements Layer::region_layer(); without it, the layer ends a
+// region.
+[[nodiscard]] LayerPtr function_layer(std::function<Activations(const Activations&, const ForwardContext&)> function,
+                                      std::function<std::optional<RegionLayer>(std::size_t)> region_layer = nullptr);
+// Returns a layer that calls `function` with tiles and throws (TORCH_CHECK) an error with `name` if its input is not
+// tiled.
+[[nodiscard]] LayerPtr on_tiles(std::string name, std::function<Activations(const DistTensor&)> function,
+                                std::function<std::optional<RegionLayer>(std::size_t)> region_layer = nullptr);
 
+// Return layers with the functions of these names in weft/spatial. Their forward() is collective.
 [[nodiscard]] LayerPtr convolution(const at::Tensor& weight, const OptionalTensor& bias,
                                    const ConvolutionOptions& options);
 [[nodiscard]] LayerPtr transposed_convolution(const at::Tensor& weight, const OptionalTensor& bias,
                                               const TransposedConvolutionOptions& options);
 [[nodiscard]] LayerPtr max_pool(const PoolingOptions& options);
-// `function` computes each cell from the same cell of its input.
+// Returns an elementwise layer: `function` computes each cell from the same cell of its input.
 [[nodiscard]] LayerPtr elementwise(std::function<at::Tensor(const at::Tensor&)> function);
-// Masks derive from `seed`, which must be the same on all ranks, and ForwardContext::step.
+// Returns a dropout layer. Masks derive from `seed`, which must be the same on all ranks, and ForwardContext::step.
 [[nodiscard]] LayerPtr dropout(double p, std::uint64_t seed, bool whole_channels = false);
-// A fully connected layer. `weight` holds the columns of this rank's inputs. With `outputs` each rank gets its part of
-// the outputs, and `bias` holds that part; without it every rank gets all outputs.
+// Returns a fully connected layer. Its forward() is collective. `weight` holds the columns of this rank's inputs. With
+// `outputs` each rank gets its part of the outputs, and `bias` holds that part; without it every rank gets all outputs.
 [[nodiscard]] LayerPtr linear(const at::Tensor& weight, const OptionalTensor& bias, const LayoutPtr& outputs = nullptr);
-
-// Returns the weight, or an empty tensor of its shape on the meta device if `x` is on it.
-[[nodiscard]] at::Tensor matching(const at::Tensor& weight, const at::Tensor& x);
-[[nodiscard]] OptionalTensor matching(const OptionalTensor& weight, const at::Tensor& x);
 
 }  // namespace weft::spatial::nn

@@ -10,157 +10,187 @@
 #include <torch/nn/modules/pooling.h>
 #include <torch/nn/modules/upsampling.h>
 
+#include <cctype>
+
 #include "weft/spatial/adaptive_pooling.h"
 #include "weft/spatial/interpolation.h"
 #include "weft/spatial/nn/layers.h"
-#include "weft/spatial/nn/module_options.h"
+#include "weft/spatial/normalization.h"
 
 namespace weft::spatial::nn {
 namespace {
 
 namespace tnn = torch::nn;
 using at::Tensor;
-using Sizes = std::vector<std::int64_t>;
 
 OptionalTensor if_defined(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : std::nullopt; }
 
+template <std::size_t D>
+Sizes sizes_of(const torch::ExpandingArray<D>& values) {
+  return {values->begin(), values->end()};
+}
+
+// Returns the name of an enumerator in Python, e.g. "zeros" for torch::kZeros.
+template <class Enum>
+std::string name_of(const Enum& value) {
+  std::string name = torch::enumtype::get_enum_name(value).substr(1);
+  name[0] = static_cast<char>(std::tolower(name[0]));
+  return name;
+}
+
 // Whole tensors take the module itself, other values the layer on tiles.
 template <class Module>
-class ModuleLayer final : public Layer {
- public:
-  ModuleLayer(std::shared_ptr<Module> module, LayerPtr tiles) : module_(std::move(module)), tiles_(std::move(tiles)) {}
-
-  Activations forward(const Activations& x, const ForwardContext& context) override {
-    if (const auto* whole = std::get_if<Tensor>(&x)) return module_->forward(*whole);
-    return tiles_->forward(x, context);
-  }
-
-  [[nodiscard]] std::optional<RegionPart> region_part(std::size_t dims) const override {
-    return tiles_->region_part(dims);
-  }
-
- private:
-  std::shared_ptr<Module> module_;
-  LayerPtr tiles_;
-};
-
-// A factory returns null if the module is not of its class.
-template <class Module, class Make>
-LayerPtr if_module(const ModulePtr& module, Make&& make) {
-  const auto own = std::dynamic_pointer_cast<Module>(module);
-  return own ? std::make_shared<ModuleLayer<Module>>(own, make(own)) : nullptr;
+LayerPtr module_layer(const std::shared_ptr<Module>& module, const LayerPtr& tiles) {
+  return function_layer(
+      [=](const Activations& x, const ForwardContext& context) -> Activations {
+        if (const auto* whole = std::get_if<Tensor>(&x)) return module->forward(*whole);
+        return tiles->forward(x, context);
+      },
+      [tiles](std::size_t dims) { return tiles->region_layer(dims); });
 }
 
-template <std::size_t D, class Module>
+// Calls `make` with the module if it is of one of the classes; otherwise returns null.
+template <class... Modules, class Make>
+LayerPtr if_module(const ModulePtr& module, const Make& make) {
+  LayerPtr layer;
+  const auto attempt = [&]<class Module>(std::type_identity<Module>) {
+    const auto own = std::dynamic_pointer_cast<Module>(module);
+    if (own) layer = make(own);
+  };
+  (attempt(std::type_identity<Modules>{}), ...);
+  return layer;
+}
+
+// Uses the layer that `make` returns for tiles only.
+template <class... Modules, class Make>
+LayerPtr on_tiles_if(const ModulePtr& module, const Make& make) {
+  return if_module<Modules...>(module, [&](const auto& m) { return module_layer(m, make(m)); });
+}
+
+template <std::size_t D>
+ConvolutionOptions convolution_options(const tnn::detail::ConvNdOptions<D>& given, const Tensor& weight) {
+  ConvolutionOptions options{sizes_of(given.stride()), {0}, {}, sizes_of(given.dilation()), given.groups()};
+  options.border = partition::parse_border(name_of(given.padding_mode()));
+  if (const auto* numbers = std::get_if<torch::ExpandingArray<D>>(&given.padding()))
+    options.padding = sizes_of(*numbers);
+  if (!std::holds_alternative<torch::enumtype::kSame>(given.padding())) return options;
+  options.padding.clear();
+  for (std::size_t i = 0; i < D; ++i) {
+    const std::int64_t total = options.dilation[i] * (weight.size(static_cast<std::int64_t>(i) + 2) - 1);
+    options.padding.push_back(total / 2);
+    options.padding_behind.push_back(total - total / 2);
+  }
+  return options;
+}
+
 LayerPtr convolution_of(const ModulePtr& module) {
-  return if_module<Module>(module, [](const auto& m) {
-    return convolution(m->weight, if_defined(m->bias), convolution_options<D>(m->options, m->weight));
+  return on_tiles_if<tnn::Conv1dImpl, tnn::Conv2dImpl, tnn::Conv3dImpl>(module, [](const auto& m) {
+    return convolution(m->weight, if_defined(m->bias), convolution_options(m->options, m->weight));
   });
 }
 
-template <std::size_t D, class Module>
+template <std::size_t D>
+TransposedConvolutionOptions transposed_options(const tnn::detail::ConvNdOptions<D>& o) {
+  const auto& padding = std::get<torch::ExpandingArray<D>>(o.padding());
+  return {sizes_of(o.stride()), sizes_of(padding), sizes_of(o.output_padding()), sizes_of(o.dilation()), o.groups()};
+}
+
 LayerPtr transposed_of(const ModulePtr& module) {
-  return if_module<Module>(module, [](const auto& m) {
-    const auto& o = m->options;
-    const auto& padding = std::get<torch::ExpandingArray<D>>(o.padding());
-    return transposed_convolution(m->weight, if_defined(m->bias),
-                                  {sizes_of<D>(o.stride()), sizes_of<D>(padding), sizes_of<D>(o.output_padding()),
-                                   sizes_of<D>(o.dilation()), o.groups()});
+  return on_tiles_if<tnn::ConvTranspose1dImpl, tnn::ConvTranspose2dImpl, tnn::ConvTranspose3dImpl>(
+      module, [](const auto& m) {
+        return transposed_convolution(m->weight, if_defined(m->bias), transposed_options(m->options));
+      });
+}
+
+// Kernel, stride and ceil_mode, which all poolings by windows have.
+template <class Options>
+PoolingOptions pooling_options(const Options& o) {
+  return {.kernel = sizes_of(o.kernel_size()), .stride = sizes_of(o.stride()), .ceil_mode = o.ceil_mode()};
+}
+
+LayerPtr max_pool_of(const ModulePtr& module) {
+  return on_tiles_if<tnn::MaxPool1dImpl, tnn::MaxPool2dImpl, tnn::MaxPool3dImpl>(module, [](const auto& m) {
+    PoolingOptions options = pooling_options(m->options);
+    options.padding = sizes_of(m->options.padding());
+    options.dilation = sizes_of(m->options.dilation());
+    return max_pool(options);
   });
 }
 
-template <std::size_t D, class Module>
-LayerPtr max_pool_of(const ModulePtr& module) {
-  return if_module<Module>(module, [](const auto& m) { return max_pool(max_pool_options<D>(m->options)); });
-}
-
-template <std::size_t D, class Module>
 LayerPtr average_pool_of(const ModulePtr& module) {
-  return if_module<Module>(module, [](const auto& m) {
-    const auto& o = m->options;
-    PoolingOptions options{sizes_of<D>(o.kernel_size()),
-                           sizes_of<D>(o.stride()),
-                           sizes_of<D>(o.padding()),
-                           {1},
-                           o.ceil_mode(),
-                           o.count_include_pad(),
-                           std::nullopt};
-    if constexpr (D > 1) options.divisor = o.divisor_override();
+  return on_tiles_if<tnn::AvgPool1dImpl, tnn::AvgPool2dImpl, tnn::AvgPool3dImpl>(module, [](const auto& m) {
+    PoolingOptions options = pooling_options(m->options);
+    options.padding = sizes_of(m->options.padding());
+    options.count_include_pad = m->options.count_include_pad();
+    if constexpr (requires { m->options.divisor_override(); }) options.divisor = m->options.divisor_override();
     return on_tiles("average pooling", [options](const DistTensor& x) { return average_pool(x, options); });
   });
 }
 
-template <std::size_t D, class Module>
 LayerPtr norm_pool_of(const ModulePtr& module) {
-  return if_module<Module>(module, [](const auto& m) {
-    const auto& o = m->options;
-    const PoolingOptions options{
-        sizes_of<D>(o.kernel_size()), sizes_of<D>(o.stride()), {0}, {1}, o.ceil_mode(), true, std::nullopt};
-    return on_tiles("p-norm pooling",
-                    [options, p = o.norm_type()](const DistTensor& x) { return norm_pool(x, p, options); });
+  return on_tiles_if<tnn::LPPool1dImpl, tnn::LPPool2dImpl>(module, [](const auto& m) {
+    return on_tiles("p-norm pooling", [options = pooling_options(m->options), p = m->options.norm_type()](
+                                          const DistTensor& x) { return norm_pool(x, p, options); });
   });
 }
 
-enum class Pooled { kAverage, kMaximum };
-
-template <std::size_t D, class Module, Pooled kPooled = Pooled::kAverage>
-LayerPtr adaptive_of(const ModulePtr& module) {
-  return if_module<Module>(module, [](const auto& m) {
-    return on_tiles("adaptive pooling", [m](const DistTensor& x) -> Activations {
+template <class... Modules>
+LayerPtr adaptive_of(const ModulePtr& module, Tensor (*global)(const DistTensor&),
+                     DistTensor (*tiled)(const DistTensor&, const Sizes&)) {
+  return on_tiles_if<Modules...>(module, [=](const auto& m) {
+    return on_tiles("adaptive pooling", [=](const DistTensor& x) -> Activations {
+      const Sizes shape = x.layout->shape();
       Sizes outputs;
-      for (std::size_t i = 0; i < D; ++i) {
-        const std::optional<std::int64_t> wanted = (*m->options.output_size())[i];
-        outputs.push_back(wanted.value_or(x.layout->shape()[i]));
-      }
-      if constexpr (kPooled == Pooled::kMaximum) {
-        if (outputs == Sizes(D, 1)) return global_max_pool(x);
-        return adaptive_max_pool(x, outputs);
-      }
-      if (outputs == Sizes(D, 1)) return global_average_pool(x);
-      return adaptive_average_pool(x, outputs);
+      for (const std::optional<std::int64_t> wanted : *m->options.output_size())
+        outputs.push_back(wanted ? *wanted : shape.at(outputs.size()));
+      if (outputs == Sizes(outputs.size(), 1)) return global(x);
+      return tiled(x, outputs);
     });
   });
 }
 
-template <class Module>
+LayerPtr adaptive_average_pool_of(const ModulePtr& module) {
+  return adaptive_of<tnn::AdaptiveAvgPool1dImpl, tnn::AdaptiveAvgPool2dImpl, tnn::AdaptiveAvgPool3dImpl>(
+      module, &global_average_pool, &adaptive_average_pool);
+}
+
+LayerPtr adaptive_max_pool_of(const ModulePtr& module) {
+  return adaptive_of<tnn::AdaptiveMaxPool1dImpl, tnn::AdaptiveMaxPool2dImpl, tnn::AdaptiveMaxPool3dImpl>(
+      module, &global_max_pool, &adaptive_max_pool);
+}
+
 LayerPtr batch_norm_of(const ModulePtr& module) {
-  return if_module<Module>(module, [](const auto& m) {
+  return on_tiles_if<tnn::BatchNorm1dImpl, tnn::BatchNorm2dImpl, tnn::BatchNorm3dImpl>(module, [](const auto& m) {
     return on_tiles("batch normalization", [m](const DistTensor& x) {
       const bool counts = m->is_training() && m->num_batches_tracked.defined() && !x.local.is_meta();
       if (counts) m->num_batches_tracked.add_(1);
       const double average = m->options.momentum() ? *m->options.momentum()
                              : counts              ? 1.0 / m->num_batches_tracked.template item<double>()
                                                    : 0;
-      const auto part = [&](const Tensor& tensor) { return matching(if_defined(tensor), x.local); };
-      return batch_norm(x, part(m->weight), part(m->bias), part(m->running_mean), part(m->running_var),
-                        m->is_training(), average, m->options.eps());
+      return batch_norm(x, m->weight, m->bias, m->running_mean, m->running_var, m->is_training(), average,
+                        m->options.eps());
     });
   });
 }
 
 LayerPtr group_norm_of(const ModulePtr& module) {
-  return if_module<tnn::GroupNormImpl>(module, [](const auto& m) {
+  return on_tiles_if<tnn::GroupNormImpl>(module, [](const auto& m) {
     return on_tiles("group normalization", [m](const DistTensor& x) {
-      return group_norm(x, m->options.num_groups(), matching(if_defined(m->weight), x.local),
-                        matching(if_defined(m->bias), x.local), m->options.eps());
+      return group_norm(x, m->options.num_groups(), m->weight, m->bias, m->options.eps());
     });
   });
 }
 
 LayerPtr layer_norm_of(const ModulePtr& module) {
-  return if_module<tnn::LayerNormImpl>(module, [](const auto& m) {
+  return on_tiles_if<tnn::LayerNormImpl>(module, [](const auto& m) {
     return on_tiles("layer normalization", [m](const DistTensor& x) {
-      return layer_norm(x, m->options.normalized_shape(), matching(if_defined(m->weight), x.local),
-                        matching(if_defined(m->bias), x.local), m->options.eps());
+      return layer_norm(x, m->options.normalized_shape(), m->weight, m->bias, m->options.eps());
     });
   });
 }
 
 DistTensor upsampled(const tnn::UpsampleOptions& o, const DistTensor& x) {
-  const std::string mode = torch::enumtype::get_enum_name(o.mode()).substr(1);
-  const Resampling resampling = mode == "Nearest" ? Resampling::kNearest : Resampling::kLinear;
-  TORCH_CHECK_NOT_IMPLEMENTED(mode == "Nearest" || mode.find("inear") != std::string::npos,
-                              "weft: interpolation of tiles has no mode ", mode);
+  const Resampling resampling = parse_resampling(name_of(o.mode()));
   const bool corners = o.align_corners().value_or(false);
   if (o.size()) return interpolate(x, *o.size(), resampling, corners);
   Sizes outputs;
@@ -173,13 +203,13 @@ DistTensor upsampled(const tnn::UpsampleOptions& o, const DistTensor& x) {
 }
 
 LayerPtr upsample_of(const ModulePtr& module) {
-  return if_module<tnn::UpsampleImpl>(module, [](const auto& m) {
+  return on_tiles_if<tnn::UpsampleImpl>(module, [](const auto& m) {
     return on_tiles("upsampling", [m](const DistTensor& x) { return upsampled(m->options, x); });
   });
 }
 
 LayerPtr flatten_of(const ModulePtr& module) {
-  return if_module<tnn::FlattenImpl>(module, [](const auto& m) {
+  return on_tiles_if<tnn::FlattenImpl>(module, [](const auto& m) {
     return function_layer([m](const Activations& x, const ForwardContext&) -> Activations {
       TORCH_CHECK_NOT_IMPLEMENTED(m->options.start_dim() == 1 && m->options.end_dim() == -1,
                                   "weft: tiles can only be flattened from dimension 1 to the last");
@@ -189,63 +219,24 @@ LayerPtr flatten_of(const ModulePtr& module) {
   });
 }
 
-template <class... Modules>
 LayerPtr elementwise_of(const ModulePtr& module) {
-  LayerPtr layer;
-  const auto attempt = [&]<class Module>(std::type_identity<Module>) {
-    layer = if_module<Module>(module, [](const auto& m) {
-      return elementwise([m](const Tensor& x) { return x.is_meta() ? x : m->forward(x); });
-    });
-    return layer != nullptr;
-  };
-  static_cast<void>((attempt(std::type_identity<Modules>{}) || ...));
-  return layer;
+  return if_module<tnn::ReLUImpl, tnn::ReLU6Impl, tnn::LeakyReLUImpl, tnn::ELUImpl, tnn::SELUImpl, tnn::GELUImpl,
+                   tnn::SiLUImpl, tnn::MishImpl, tnn::CELUImpl, tnn::HardtanhImpl, tnn::SigmoidImpl, tnn::TanhImpl,
+                   tnn::SoftplusImpl, tnn::SoftsignImpl, tnn::LogSigmoidImpl, tnn::IdentityImpl>(
+      module,
+      [](const auto& m) { return elementwise([m](const Tensor& x) { return x.is_meta() ? x : m->forward(x); }); });
 }
 
-template <class Module>
+template <class... Modules>
 LayerPtr dropout_of(const ModulePtr& module, std::int64_t seed, bool whole_channels) {
-  const auto own = std::dynamic_pointer_cast<Module>(module);
-  if (!own) return nullptr;
-  const LayerPtr masks = dropout(own->options.p(), static_cast<std::uint64_t>(seed), whole_channels);
-  return function_layer([own, masks](const Activations& x, ForwardContext context) {
-    context.training = own->is_training();
-    return masks->forward(x, context);
+  return if_module<Modules...>(module, [&](const auto& m) {
+    const LayerPtr masks = dropout(m->options.p(), static_cast<std::uint64_t>(seed), whole_channels);
+    return function_layer([m, masks](const Activations& x, ForwardContext context) {
+      context.training = m->is_training();
+      return masks->forward(x, context);
+    });
   });
 }
-
-using Factory = LayerPtr (*)(const ModulePtr&);
-constexpr Factory kFactories[] = {
-    &convolution_of<1, tnn::Conv1dImpl>,
-    &convolution_of<2, tnn::Conv2dImpl>,
-    &convolution_of<3, tnn::Conv3dImpl>,
-    &transposed_of<1, tnn::ConvTranspose1dImpl>,
-    &transposed_of<2, tnn::ConvTranspose2dImpl>,
-    &transposed_of<3, tnn::ConvTranspose3dImpl>,
-    &max_pool_of<1, tnn::MaxPool1dImpl>,
-    &max_pool_of<2, tnn::MaxPool2dImpl>,
-    &max_pool_of<3, tnn::MaxPool3dImpl>,
-    &average_pool_of<1, tnn::AvgPool1dImpl>,
-    &average_pool_of<2, tnn::AvgPool2dImpl>,
-    &average_pool_of<3, tnn::AvgPool3dImpl>,
-    &adaptive_of<1, tnn::AdaptiveAvgPool1dImpl>,
-    &adaptive_of<2, tnn::AdaptiveAvgPool2dImpl>,
-    &adaptive_of<3, tnn::AdaptiveAvgPool3dImpl>,
-    &adaptive_of<1, tnn::AdaptiveMaxPool1dImpl, Pooled::kMaximum>,
-    &adaptive_of<2, tnn::AdaptiveMaxPool2dImpl, Pooled::kMaximum>,
-    &adaptive_of<3, tnn::AdaptiveMaxPool3dImpl, Pooled::kMaximum>,
-    &norm_pool_of<1, tnn::LPPool1dImpl>,
-    &norm_pool_of<2, tnn::LPPool2dImpl>,
-    &batch_norm_of<tnn::BatchNorm1dImpl>,
-    &batch_norm_of<tnn::BatchNorm2dImpl>,
-    &batch_norm_of<tnn::BatchNorm3dImpl>,
-    &group_norm_of,
-    &layer_norm_of,
-    &upsample_of,
-    &flatten_of,
-    &elementwise_of<tnn::ReLUImpl, tnn::ReLU6Impl, tnn::LeakyReLUImpl, tnn::ELUImpl, tnn::SELUImpl, tnn::GELUImpl,
-                    tnn::SiLUImpl, tnn::MishImpl, tnn::CELUImpl, tnn::HardtanhImpl, tnn::SigmoidImpl, tnn::TanhImpl,
-                    tnn::SoftplusImpl, tnn::SoftsignImpl, tnn::LogSigmoidImpl, tnn::IdentityImpl>,
-};
 
 }  // namespace
 
@@ -256,9 +247,10 @@ std::string kind_of(const torch::nn::Module& module) {
 
 LayerPtr layer_of(const std::string& name, const ModulePtr& module, std::int64_t seed) {
   if (LayerPtr layer = dropout_of<tnn::DropoutImpl>(module, seed, false)) return layer;
-  if (LayerPtr layer = dropout_of<tnn::Dropout2dImpl>(module, seed, true)) return layer;
-  if (LayerPtr layer = dropout_of<tnn::Dropout3dImpl>(module, seed, true)) return layer;
-  for (const Factory make : kFactories) {
+  if (LayerPtr layer = dropout_of<tnn::Dropout2dImpl, tnn::Dropout3dImpl>(module, seed, true)) return layer;
+  for (const auto make : {&convolution_of, &transposed_of, &max_pool_of, &average_pool_of, &norm_pool_of,
+                          &adaptive_average_pool_of, &adaptive_max_pool_of, &batch_norm_of, &group_norm_of,
+                          &layer_norm_of, &upsample_of, &flatten_of, &elementwise_of}) {
     if (LayerPtr layer = make(module)) return layer;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(false, "weft: parallelize cannot split '", name, "' (", kind_of(*module), ")");

@@ -2,14 +2,12 @@
 
 #include <utility>
 
+#include "weft/spatial/exchange/cells.h"
+
 namespace weft::spatial::nn {
 
 at::Tensor cut(const at::Tensor& whole, const partition::Box& box) {
-  at::Tensor part = whole;
-  for (std::size_t i = 0; i < box.dims(); ++i) {
-    part = part.narrow(static_cast<std::int64_t>(i), box.ranges[i].begin, box.ranges[i].size());
-  }
-  return part;
+  return region(whole, box, partition::Box::whole(whole.sizes().vec()));
 }
 
 bool is_whole(const Parameter& parameter) { return parameter.part == partition::Box::whole(parameter.whole); }

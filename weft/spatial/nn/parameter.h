@@ -3,21 +3,20 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "weft/partition/box.h"
+#include "weft/spatial/exchange/sizes.h"
 
 namespace weft::spatial::nn {
 
 struct Parameter {
   std::string name{};
-  at::Tensor value{};                 // this rank's part; optimizers update it in place
-  std::vector<std::int64_t> whole{};  // shape of the whole tensor
-  partition::Box part{};              // this rank's part of it; the whole box if every rank has a copy
-  bool only_here = false;             // whole, but no other rank of the group has it
-  bool trained = true;                // false for statistics, which have no gradient
+  at::Tensor value{};      // this rank's part; optimizers update it in place
+  Sizes whole{};           // shape of the whole tensor
+  partition::Box part{};   // this rank's part of it; the whole box if every rank has a copy
+  bool only_here = false;  // whole, but no other rank of the group has it
+  bool trained = true;     // false for statistics, which have no gradient
 };
 
 // Returns true if this rank holds the whole tensor.

@@ -11,6 +11,7 @@
 #include "weft/collective/autograd/fake_kernel.h"
 #include "weft/collective/broadcast.h"
 #include "weft/spatial/dropout.h"
+#include "weft/spatial/linear.h"
 #include "weft/spatial/nn/block.h"
 #include "weft/spatial/nn/halo_region.h"
 #include "weft/spatial/nn/layers.h"
@@ -19,7 +20,6 @@ namespace weft::spatial::nn {
 namespace {
 
 using at::Tensor;
-using Sizes = std::vector<std::int64_t>;
 
 Sizes field_of(const Sizes& input_shape, const RankGridPtr& grid) {
   const std::size_t dims = grid->grid().dims();
@@ -69,9 +69,9 @@ SplitSequential::SplitSequential(torch::nn::Sequential net, const RankGridPtr& g
       seed_(draw_seed(grid->comm())) {
   for (const auto& child : net_->named_children()) append(child.key(), child.value());
   send_weights(*net_, grid->comm());
-  Sizes sizes = layout_->tile().sizes();
-  sizes.insert(sizes.begin(), {1, input_shape[input_shape.size() - layout_->dims() - 1]});
-  const Inputs inputs = propagate(at::empty(sizes, at::TensorOptions().device(at::kMeta)));
+  const std::int64_t channels = input_shape[input_shape.size() - layout_->dims() - 1];
+  const Inputs inputs =
+      propagate(at::empty(layout_->local_sizes({1, channels}), at::TensorOptions().device(at::kMeta)));
   const std::int64_t batch = input_shape.size() > layout_->dims() + 1 ? input_shape[0] : 1;
   if (regions != HaloRegions::kNone) place_regions(regions, inputs, batch);
 }
@@ -92,7 +92,7 @@ LayerPtr SplitSequential::split_linear(const ModulePtr& module) {
   const auto own = std::dynamic_pointer_cast<torch::nn::LinearImpl>(module);
   auto split = std::make_shared<SplitLinear>(SplitLinear{own->weight, {}, nullptr});
   linears_.push_back(split);
-  return function_layer([own, split](const Activations& x, const ForwardContext& context) -> Activations {
+  return function_layer([own, split](const Activations& x, const ForwardContext&) -> Activations {
     if (const auto* whole = std::get_if<Tensor>(&x)) return own->forward(*whole);
     const auto* flat = std::get_if<Flattened>(&x);
     TORCH_CHECK_NOT_IMPLEMENTED(flat != nullptr, "weft: a linear layer expects flattened tiles");
@@ -101,8 +101,7 @@ LayerPtr SplitSequential::split_linear(const ModulePtr& module) {
       split->weight = tile_of_weight(own->weight, flat->tiles.local.size(1), split->layout);
       split->weight.set_requires_grad(own->weight.requires_grad());
     }
-    const OptionalTensor bias = own->bias.defined() ? OptionalTensor(own->bias) : std::nullopt;
-    return linear(split->weight, bias)->forward(x, context);
+    return spatial::linear(flat->tiles, split->weight, own->bias);
   });
 }
 
@@ -145,20 +144,18 @@ SplitSequential::Inputs SplitSequential::propagate(Tensor x) {
 void SplitSequential::place_regions(HaloRegions regions, const Inputs& inputs, std::int64_t batch) {
   const auto parameters = net_->parameters();
   const at::ScalarType type = parameters.empty() ? at::kFloat : parameters.front().scalar_type();
-  std::vector<std::optional<RegionPart>> parts;
+  std::vector<std::optional<RegionLayer>> parts;
   std::vector<RegionCandidate> candidates;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    parts.push_back(inputs[i] ? steps_[i].layer->region_part(layout_->dims()) : std::nullopt);
-    const bool exchanges = parts[i] && parts[i]->exchanges(inputs[i]->layout);
+    parts.push_back(inputs[i] ? steps_[i].layer->region_layer(layout_->dims()) : std::nullopt);
+    const bool exchanges = parts[i] && needs_halo(parts[i]->windows, layout_->grid()->grid().extents());
     candidates.push_back({static_cast<std::int64_t>(i) - 1, 1, parts[i].has_value(), exchanges});
   }
-  std::vector<Step> placed;
-  std::size_t next = 0;
   std::size_t number = 0;
   for (const Sizes& chain : region_chains(candidates)) {
     const auto first = static_cast<std::size_t>(chain.front());
     const auto last = static_cast<std::size_t>(chain.back());
-    std::vector<RegionPart> shared_parts;
+    std::vector<RegionLayer> shared_parts;
     std::vector<LayerPtr> layers;
     for (std::size_t i = first; i <= last; ++i) {
       shared_parts.push_back(*parts[i]);
@@ -168,14 +165,12 @@ void SplitSequential::place_regions(HaloRegions regions, const Inputs& inputs, s
     const LayerPtr shared = halo_region(std::move(shared_parts), inputs[first]->layout, each);
     if (regions == HaloRegions::kMeasured && !runs_faster(*shared, *each, *inputs[first], batch, type)) continue;
     ++number;
-    for (std::size_t i = first; i <= last; ++i) rows_[i] += "  halo region " + std::to_string(number);
-    placed.insert(placed.end(), steps_.begin() + static_cast<std::ptrdiff_t>(next),
-                  steps_.begin() + static_cast<std::ptrdiff_t>(first));
-    placed.push_back({steps_[first].name + " to " + steps_[last].name, "HaloRegion", shared});
-    next = last + 1;
+    for (std::size_t i = first; i <= last; ++i) {
+      rows_[i] += "  halo region " + std::to_string(number);
+      steps_[i].layer = i == first ? shared : nullptr;
+    }
   }
-  placed.insert(placed.end(), steps_.begin() + static_cast<std::ptrdiff_t>(next), steps_.end());
-  steps_ = std::move(placed);
+  std::erase_if(steps_, [](const Step& step) { return step.layer == nullptr; });
 }
 
 Activations SplitSequential::forward(const Tensor& x) const {

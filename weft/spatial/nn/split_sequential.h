@@ -19,7 +19,8 @@ enum class HaloRegions { kNone, kAll, kMeasured };
 
 class SplitSequential {
  public:
-  SplitSequential(torch::nn::Sequential net, const RankGridPtr& grid, const std::vector<std::int64_t>& input_shape,
+  // See parallelize(). Collective.
+  SplitSequential(torch::nn::Sequential net, const RankGridPtr& grid, const Sizes& input_shape,
                   HaloRegions regions = HaloRegions::kNone);
 
   // Takes the whole input, or this rank's tile of it. Returns the kind of values in which the network ends. Collective.
@@ -71,7 +72,6 @@ class SplitSequential {
 // `input_shape` is the shape of the whole input, [batch, channels, ...] or [channels, ...]. All ranks get rank 0's
 // weights. Throws (NotImplementedError) on every rank an error that names the layer if one cannot be split. Collective.
 [[nodiscard]] SplitSequential parallelize(const torch::nn::Sequential& net, const RankGridPtr& grid,
-                                          const std::vector<std::int64_t>& input_shape,
-                                          HaloRegions regions = HaloRegions::kNone);
+                                          const Sizes& input_shape, HaloRegions regions = HaloRegions::kNone);
 
 }  // namespace weft::spatial::nn
