@@ -63,7 +63,7 @@ struct WeftConfig {
   std::string keys;                   // YAML file with the job's key; empty: no key
   std::string mode = "extended";      // or classic: SwitchML's packet format, for its hardware
   std::string fallback = "auto";      // backend for other operations: mpi, gloo, or auto: chosen by the launcher
-  bool exact = false;                 // floats use the fallback, which rounds like MPI or gloo
+  bool exact = false;                 // sum floats with the fallback, because the switch rounds differently
   std::int64_t setup_timeout_s = 30;  // how long workers try to reach the switch, at the start and after it disappears
 };
 

@@ -42,7 +42,8 @@ bool enable_gro(int socket) {
   return setsockopt(socket, SOL_UDP, UDP_GRO, &on, sizeof on) == 0;
 }
 
-// If the kernel does not support it, answers leave from the route's address.
+// Requests the destination address of received packets. If the kernel does not support this, answers leave from the
+// address that the routing table selects.
 void ask_for_destinations(int socket) {
   const int on = 1;
   setsockopt(socket, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);

@@ -114,7 +114,7 @@ class CollectiveCall {
 void discard_recorded() noexcept;
 
 // Runs code that may wait for other ranks. A lost peer or a timeout interrupts the ranks at different operations, so
-// their tapes no longer match: both discard the recorded operations before the exception propagates.
+// their tapes no longer match: in both cases this discards the recorded operations and rethrows the exception.
 template <class Run>
 decltype(auto) interruptible(Run&& run) {
   try {

@@ -1,4 +1,4 @@
-// Process-wide functions for Python: MPI's life time, options, diagnostics and alarms.
+// Process-wide functions for Python: MPI's lifetime, options, diagnostics and alarms.
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
