@@ -98,7 +98,7 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
     // A separate process group: Ctrl-C would also reach the launcher, which kills its ranks at once.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);                   // the ranks must not outlive this command
-    if (getppid() != parent) std::_Exit(EXIT_FAILURE);  // it died before prctl
+    if (getppid() != parent) std::_Exit(EXIT_FAILURE);  // the parent exited before prctl()
     exec_program(command);
     std::_Exit(127);
   }

@@ -35,7 +35,7 @@ from .version import __version__
 from . import sml, spatial  # isort: skip  # last: they use the modules above
 
 weft_autoload.register_or_raise()
-_bindings.load()  # translates the exceptions of all operations
+_bindings.load()  # registers the translation of C++ exceptions
 _transforms.install()
 _lifetime.install()
 _call_site.install()

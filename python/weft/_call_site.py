@@ -50,5 +50,5 @@ def install() -> None:
     setter = _library.SYMBOLS.weft_set_call_site_hook
     setter.argtypes, setter.restype = [_Hook], None
     setter(_hook)
-    # The library outlives the interpreter and must not call into it then.
+    # The library outlives the interpreter and must not call into it after exit.
     atexit.register(lambda: setter(_Hook(0)))

@@ -107,7 +107,7 @@ class Communicator(Collectives, Messages):
         Raises ValueError if the grid does not have one cell per rank.
         """
         if math.prod(extents) != self._size or any(extent < 1 for extent in extents):
-            raise ValueError(f"weft: cart: expected the extents of a grid for {self._size} ranks, got {list(extents)}")
+            raise ValueError(f"weft: cart: expected extents with product {self._size} (the ranks), got {list(extents)}")
         return Communicator(self._handle.cart(list(extents), list(periodic or [False] * len(extents))))
 
     @property
@@ -120,7 +120,7 @@ class Communicator(Collectives, Messages):
         """Coordinates of this rank in the grid. Raises RuntimeError unless cart made the communicator."""
         grid = self.grid
         if grid is None:
-            raise RuntimeError(f"weft: communicator '{self.name}' has no coordinates; use cart() to make one that has")
+            raise RuntimeError(f"weft: communicator '{self.name}' has no coordinates; create one with cart()")
         return grid.coordinates
 
     def free(self) -> None:

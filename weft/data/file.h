@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-struct gzFile_s;  // zlib's
+struct gzFile_s;  // zlib's type behind gzFile
 
 namespace weft::data {
 

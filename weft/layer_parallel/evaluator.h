@@ -19,7 +19,7 @@ class LayerError : public std::runtime_error {
 // An evaluation with its autograd graph.
 struct Recorded {
   Tensors input;   // leaves
-  Tensors output;  // of the layer's function, without the x + dt * ... of Form::kResidual
+  Tensors output;  // output of the layer's function, without the x + dt * ... of Form::kResidual
 };
 
 // Keep or restore the buffers that a layer changes.

@@ -68,7 +68,7 @@ class LayerParallel {
   [[nodiscard]] const Plan& plan() const;
   [[nodiscard]] const Options& options() const;
   // Replaces the solver options from the next forward on; all ranks must call it with the same options. Other levels or
-  // coarsening factors need a new LayerParallel, because a rank then needs other layers.
+  // coarsening factors require a new LayerParallel, because each rank then needs different layers.
   void set_solvers(const multigrid::Options& forward, const multigrid::Options& backward);
   [[nodiscard]] const Statistics& statistics() const;
   // The number and state of each of this rank's points. Requires Options::keep_states and a forward.

@@ -33,7 +33,7 @@ struct SharedParameter {
                                                        const std::vector<Layer>& layers);
 
 // Collective. Replaces the gradient of each copy of a shared parameter by the sum over all copies.
-// gradients: of index.unique.
+// gradients: the gradients of index.unique.
 void sum_copies(const std::vector<SharedParameter>& shared, const ParameterIndex& index, Tensors& gradients,
                 Communicator& communicator);
 

@@ -208,7 +208,7 @@ void Communicator::raise_alarm(const std::string& cause) noexcept {
       static_cast<void>(request.test());
     }
   } catch (const std::exception&) {
-    // The peers then time out, which is the best that is left.
+    // The alarm cannot be sent; the peers will time out.
   }
 }
 

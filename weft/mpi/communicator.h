@@ -28,7 +28,7 @@ enum class Direction : std::int8_t { kForward = 0, kBackward = 1 };
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  // Collective. Duplicates `comm`, so messages of its other users never match.
+  // Collective. Duplicates `comm`, so that messages of its other users cannot interfere.
   [[nodiscard]] static std::shared_ptr<Communicator> over(const CommView& comm, const std::string& name = "");
   // Collective. Takes ownership of `origin`, which must have no other user. Returns null if `origin` is invalid.
   [[nodiscard]] static std::shared_ptr<Communicator> adopt(UniqueComm origin);
@@ -111,7 +111,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 // Raises an alarm on every open communicator, for a process that is about to terminate because of an exception.
 void raise_alarm_everywhere(const std::string& cause) noexcept;
 
-// Runs `wait`. If it throws TimeoutError, raises an alarm first: otherwise the peers would wait as long again.
+// Runs `wait`. If it throws TimeoutError, raises an alarm, so that the peers need not wait for their timeouts.
 template <class Wait>
 decltype(auto) alarm_on_timeout(Communicator& communicator, Wait&& wait) {
   try {

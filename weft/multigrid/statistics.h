@@ -8,13 +8,13 @@
 namespace weft::multigrid {
 
 struct Statistics {
-  // Equal on all ranks.
+  // These members are equal on all ranks.
   int iterations = 0;
   bool converged = false;
   // The residual of each iteration before its coarse-grid correction; empty if it was not computed.
   std::vector<std::optional<double>> residuals;
 
-  // Differs between ranks.
+  // These members differ between ranks.
   std::vector<std::int64_t> steps;  // step evaluations on each level
   std::int64_t messages_sent = 0;
   std::int64_t bytes_sent = 0;

@@ -15,7 +15,7 @@ using at::Tensor;
 
 // Returns weights [1, channels, kernel...] that sum to 1.
 Tensor gaussian(const std::vector<std::int64_t>& kernel, const Tensor& like) {
-  double corner = 0;  // squared distance
+  double corner = 0;  // squared distance from the center to a corner
   for (const std::int64_t k : kernel) corner += static_cast<double>(k / 2) * static_cast<double>(k / 2);
   const double sigma_squared = corner > 0 ? corner / 9 : 1;
   std::vector<std::int64_t> sizes(kernel.size() + 2, 1);

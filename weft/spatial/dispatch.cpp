@@ -7,7 +7,7 @@
 namespace weft::spatial {
 namespace {
 
-// Returns [begin, end) of each dimension in sequence.
+// Returns the start and the end of the tile in each dimension, as one list.
 std::vector<std::int64_t> tile_bounds(const LayoutPtr& self, std::int64_t rank) {
   std::vector<std::int64_t> bounds;
   for (const auto& range : self->tiling().tile(rank).ranges) bounds.insert(bounds.end(), {range.begin, range.end});

@@ -49,7 +49,7 @@ using RegionPtr = c10::intrusive_ptr<Region>;
 struct RegionLayer {
   bool has_windows = true;
   double fill = 0;            // value of cells outside the field
-  std::int64_t channels = 0;  // of the output; 0 if the layer keeps the number of channels
+  std::int64_t channels = 0;  // channels of the output; 0 if the layer keeps their number
   std::function<at::Tensor(const at::Tensor& x, const std::vector<std::int64_t>& native_padding)> apply;
 };
 

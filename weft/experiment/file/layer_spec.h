@@ -30,7 +30,7 @@ struct Extent {
 struct LayerSizes {
   Extent in;
   Extent out{};
-  std::vector<std::vector<LayerSizes>> branches{};  // of the layers inside it
+  std::vector<std::vector<LayerSizes>> branches{};  // sizes of the layers in each branch
 };
 
 struct Activation {

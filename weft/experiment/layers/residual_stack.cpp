@@ -166,7 +166,8 @@ class SpreadStack final : public spatial::nn::Layer {
 };
 
 BuiltLayer ResidualStackSettings::build(const LayerContext& context) const {
-  // A split experiment has no ranks left for the layers. One rank decides like many, so that the curves are equal.
+  // A split experiment has no ranks left for the layers. The choice does not depend on the number
+  // of ranks, so that the curves are equal.
   if (!context.mesh.plan().unsplit) return {std::make_shared<TiledStack>(*this, context), context.inputs};
   return {std::make_shared<SpreadStack>(*this, context, convolutions(*this, context)), context.inputs};
 }

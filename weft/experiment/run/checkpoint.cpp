@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using at::Tensor;
 
-constexpr std::size_t kKept = 2;  // complete checkpoints per run
+constexpr std::size_t kKept = 2;  // number of complete checkpoints that a run keeps
 constexpr const char* kPrefix = "step-";
 
 std::string dtype_name(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }

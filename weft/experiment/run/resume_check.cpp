@@ -44,7 +44,7 @@ void require_same_data(const CheckpointIndex& then, const CheckpointIndex& now) 
 
 bool compatible(const std::vector<IndexedStage>& then, const std::vector<IndexedStage>& now, std::size_t i) {
   const bool was_last = i + 1 == then.size();
-  if (i >= now.size()) return was_last;  // fewer epochs than are finished
+  if (i >= now.size()) return was_last;  // the file now ends before stage i: the run is finished
   if (then[i].kind != now[i].kind || then[i].layer != now[i].layer) return false;
   if (then[i].epochs == now[i].epochs) return true;
   // If another stage follows now, no finished epoch may be dropped.

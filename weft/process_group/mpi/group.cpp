@@ -26,7 +26,7 @@ std::vector<int> all_ranks() {
   return ranks;
 }
 
-// Complete when all operations of a batch are.
+// An operation that is complete when all operations of a batch are complete.
 class BatchOperation final : public mpi::Operation {
  public:
   explicit BatchOperation(std::vector<c10::intrusive_ptr<c10d::Work>> works) : works_(std::move(works)) {}

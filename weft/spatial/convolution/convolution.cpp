@@ -170,7 +170,7 @@ using Sizes = std::vector<std::int64_t>;
 Edges parse_edges(const std::string& name) {
   if (name == "auto") return Edges::kAuto;
   if (name == "apart") return Edges::kApart;
-  TORCH_CHECK_VALUE(name == "padded", "weft: edges are computed 'auto', 'apart' or 'padded', not '", name, "'");
+  TORCH_CHECK_VALUE(name == "padded", "weft: edges must be 'auto', 'apart' or 'padded', got '", name, "'");
   return Edges::kPadded;
 }
 

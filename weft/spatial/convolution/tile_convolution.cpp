@@ -39,7 +39,7 @@ struct Wanted {
   bool x, weight, bias;
 };
 
-// The same with recorded operations, for higher derivatives.
+// Returns the gradients through recorded operations, for higher derivatives.
 variable_list recorded_gradients(const Tensor& g, const Tensor& x, const Saved& saved, const Kernel& kernel,
                                  const Wanted& wanted) {
   const Tensor padded = halo_exchange(x, saved.plan);

@@ -37,7 +37,7 @@ class ExchangeBuffers {
   [[nodiscard]] bool in_use() const;
 
   void start(mpi::CommView channel, int tag);
-  // Blocks until all messages have arrived and left. After an exception the buffers are unusable.
+  // Blocks until all messages have been sent and received. After an exception the buffers are unusable.
   void finish(Communicator& communicator);
 
  private:
@@ -46,7 +46,7 @@ class ExchangeBuffers {
   std::vector<Message> outgoing_;
   std::vector<Message> incoming_;
   std::vector<std::int64_t> leading_;
-  std::int64_t dim_;  // dimensions of the tensors, because [2, 3, ...] and [2, ...] with three rows start alike
+  std::int64_t dim_;  // number of dimensions; leading_ alone does not distinguish all shapes
   at::TensorOptions options_;
   std::unique_ptr<mpi::PersistentExchange> requests_;
 };

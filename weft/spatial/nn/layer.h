@@ -45,7 +45,7 @@ struct RegionPart {
   std::vector<partition::Window> windows;  // by dimension; empty for elementwise layers
   double fill = 0;                         // value of the cells outside the field
   std::vector<at::Tensor> weights;
-  std::int64_t channels = 0;  // of the output; 0 if the layer keeps the number of channels
+  std::int64_t channels = 0;  // channels of the output; 0 if the layer keeps their number
   std::function<at::Tensor(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                            const std::vector<std::int64_t>& native_padding)>
       apply;

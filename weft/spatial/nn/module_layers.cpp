@@ -160,7 +160,7 @@ DistTensor upsampled(const tnn::UpsampleOptions& o, const DistTensor& x) {
   const std::string mode = torch::enumtype::get_enum_name(o.mode()).substr(1);
   const Resampling resampling = mode == "Nearest" ? Resampling::kNearest : Resampling::kLinear;
   TORCH_CHECK_NOT_IMPLEMENTED(mode == "Nearest" || mode.find("inear") != std::string::npos,
-                              "weft: interpolation of tiles has no mode ", mode);
+                              "weft: interpolation of tiles does not support mode ", mode);
   const bool corners = o.align_corners().value_or(false);
   if (o.size()) return interpolate(x, *o.size(), resampling, corners);
   Sizes outputs;
