@@ -58,10 +58,10 @@ class Worker {
   // Discards the running operation.
   void abandon();
 
-  // A notice claims that the switch does not know the job. Notices are not authenticated, so this is only a hint.
+  // Whether a notice claims that the switch does not know the job. It is only a hint, because it is not authenticated.
   [[nodiscard]] bool job_in_doubt() const { return job_in_doubt_; }
   void trust_job() { job_in_doubt_ = false; }
-  // An authenticated notice of the switch reports that the workers called different operations.
+  // Whether an authenticated notice of the switch reports that the workers called different operations.
   [[nodiscard]] bool operations_differ() const { return operations_differ_; }
 
   // Returns the number of the latest operation as SwitchML's packet header stores it.
