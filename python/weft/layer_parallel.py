@@ -133,7 +133,7 @@ class LayerParallel(nn.Module):
         except RuntimeError as error:
             if isinstance(error, LayerError) or not _LAYER.search(str(error)):
                 raise
-            raise LayerError(str(error)) from None  # another rank's layer, reported as PeerLost
+            raise LayerError(str(error)) from None  # another rank's layer failed, reported as PeerLost
         self._warn_if_stalled("forward", 0)
         return y
 

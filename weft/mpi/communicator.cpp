@@ -187,8 +187,8 @@ void Communicator::enter() {
   if (broken_) {
     rebuild();
   } else {
-    // Twice: MPI may probe before it makes progress, and then only the second probe finds an alarm that arrived while
-    // this rank computed. The agreement detects alarms that both miss (await_alarm in agreement.cpp).
+    // Polls twice: MPI may probe before it makes progress, and then only the second probe finds an alarm that arrived
+    // while this rank computed. The agreement detects alarms that both miss (await_alarm in agreement.cpp).
     poll_alarm();
     poll_alarm();
   }

@@ -33,7 +33,7 @@ Halo padded_halo(const LayoutPtr& inputs, const Sizes& kernel, const Sizes& stri
   std::vector<Window> windows;
   for (std::size_t i = 0; i < kernel.size(); ++i) windows.push_back({kernel[i], stride[i], padding[i], padding[i]});
   Sizes outputs;
-  Sizes key{14};  // see halo.cpp
+  Sizes key{14};  // first number in the key of a cached route; see halo.cpp
   for (std::size_t i = 0; i < windows.size(); ++i) {
     windows[i].validate();
     outputs.push_back(windows[i].outputs(inputs->shape()[i]));

@@ -44,7 +44,7 @@ def aligned(arg: Any, like: DistTensor) -> Any:
         return DistTensor.retile(arg, like.layout).local
     if any(n > 1 for n in arg.shape[-like.layout.dims :]):
         raise ValueError(f"weft: cannot combine a tensor of {tuple(arg.shape)} with tiles of {like.layout.shape}")
-    # One number for many cells, the same on all ranks: every tile contributes to its gradient.
+    # The operand has one number for many cells and is equal on all ranks: every tile contributes to its gradient.
     return call(torch.ops.weft.share, [arg], like.layout.grid.id)[0]
 
 

@@ -210,7 +210,7 @@ def layer_norm(
 
 
 def dropout(x: DistTensor, p: float, seed: int, whole_channels: bool = False) -> DistTensor:
-    """Drops cells by the seed, which must be the same on all ranks, and by their position in the whole field."""
+    """Drops cells. The mask depends on the seed (equal on all ranks) and on a cell's position in the whole field."""
     return _same(x, _ops.tile_dropout, float(p), seed, whole_channels)
 
 

@@ -198,7 +198,7 @@ class _Propagation(fx.Interpreter):
         self.rows: list[Row] = []
         self.gathered: list[str] = []
         self.linears: dict[str, tuple[int, Layout]] = {}
-        self.layouts: dict[str, Layout] = {}  # by name of the nodes whose results are tiles
+        self.layouts: dict[str, Layout] = {}  # layouts of the nodes whose results are tiles, by name
         self.tile_shapes: dict[str, tuple[int, ...]] = {}
 
     def planned(self, x: Tensor) -> _Propagation:

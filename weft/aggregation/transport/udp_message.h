@@ -58,7 +58,7 @@ class UdpMessage {
     header.msg_control = control_.data();
     header.msg_controllen = used_;
   }
-  // Zero if the kernel did not add the field.
+  // Returns a control field, or zero if the kernel did not add it.
   template <class Value>
   [[nodiscard]] Value field(int level, int type) {
     Value value{};

@@ -18,7 +18,7 @@
 namespace weft::aggregation {
 namespace {
 
-// More than 64 segments stall on some kernels. All together must fit into an IPv4 packet.
+// Some kernels stall on more than 64 segments. All segments together must fit into an IPv4 packet.
 constexpr std::size_t kMostSegments = 64;
 constexpr std::size_t kMostBytes = 65'507;
 // Maximum number of runs per receive(), so that the caller can send in between.

@@ -88,8 +88,8 @@ class Worker {
 
   WorkerIdentity identity_;
   Admission admission_;
-  PacketMac own_mac_;     // for contributions
-  PacketMac switch_mac_;  // for results and notices
+  PacketMac own_mac_;     // authenticates contributions
+  PacketMac switch_mac_;  // verifies results and notices
   RetransmissionOptions options_;
   RoundTrip round_trip_;
   std::vector<WorkerSlot> slots_;

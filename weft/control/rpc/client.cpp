@@ -60,7 +60,7 @@ class GrpcClient final : public aggregation::ControlClient {
   struct CallProperties {
     const char* method;
     std::string terms;
-    bool waits_for_others = false;  // one attempt may take the whole `timeout`
+    bool waits_for_others = false;  // true: one attempt may take the whole `timeout`
   };
 
   // Calls until the switch answers: authenticates when challenged and retries while the switch is unreachable. Returns

@@ -24,7 +24,7 @@ struct WindowSettings {
 [[nodiscard]] WindowSettings read_window(Fields& fields, const Sizes& stride);
 // Reads neon's fshape, stride and pad, and the declared input.
 [[nodiscard]] WindowSettings read_neon_window(Fields& fields, NeonLayer& layer);
-// The same for layers that keep the number of maps; accepts and ignores nofm.
+// Like read_neon_window(), for layers that keep the number of maps; accepts and ignores nofm.
 [[nodiscard]] WindowSettings read_neon_pool(Fields& fields, NeonLayer& layer);
 
 // Reports windows of even size, which have no center.

@@ -84,8 +84,8 @@ void require_covered(const std::string& name, const IndexedTensor& tensor, const
       const partition::Range& range = piece.box.ranges[i];
       inside = range.begin >= 0 && range.begin <= range.end && range.end <= whole.ranges[i].end;
     }
-    const bool plain_name =
-        fs::path(piece.file).filename() == piece.file;  // files outside of the folder are never read
+    // Files outside of the folder are never read.
+    const bool plain_name = fs::path(piece.file).filename() == piece.file;
     const bool apart = std::none_of(tensor.pieces.data(), &piece, [&](const Piece& other) {
       return inside && !other.box.intersect(piece.box).empty();
     });

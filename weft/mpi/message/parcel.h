@@ -52,7 +52,7 @@ struct Label {
 // sender of the parcel.
 class IncomingParcel : private IdleTask {
  public:
-  // Without a source or tag, any matches.
+  // nullopt matches any source or tag.
   IncomingParcel(Communicator& communicator, Direction direction, std::optional<int> source, std::optional<int> tag);
   ~IncomingParcel();
   IncomingParcel(const IncomingParcel&) = delete;

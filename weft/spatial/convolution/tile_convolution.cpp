@@ -29,7 +29,7 @@ struct Saved {
   HaloPlanPtr plan;
   LayoutPtr outputs;
   std::shared_ptr<const Rim> rim;
-  Kernel kernel;              // without its tensors
+  Kernel kernel;              // the kernel without its tensors
   std::vector<Tensor> halos;  // the inputs of the rim's parts
   bool has_bias = false;
   bool exchanges = false;  // some rank needs the gradient of its tile

@@ -24,7 +24,7 @@ using Sizes = std::vector<std::int64_t>;
 
 OptionalTensor if_defined(const Tensor& tensor) { return tensor.defined() ? OptionalTensor(tensor) : std::nullopt; }
 
-// Whole tensors take the module itself, other values the layer on tiles.
+// Passes whole tensors to the module itself and other values to the layer on tiles.
 template <class Module>
 class ModuleLayer final : public Layer {
  public:
