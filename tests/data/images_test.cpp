@@ -106,7 +106,7 @@ TEST_F(MnistFolder, RejectsLabelsThatDoNotMatch) {
   EXPECT_THAT(error(), AllOf(HasSubstr("array of bytes with 1 dimension"), HasSubstr("[3, 2, 2]")));
   write_files("", 3);
   write("train-images-idx3-ubyte", idx(0x0C, {3}, Bytes(12, 1)));
-  EXPECT_THAT(error(), AllOf(HasSubstr("images of bytes"), HasSubstr("Int of shape [3]")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("array of bytes"), HasSubstr("Int of shape [3]")));
   std::filesystem::remove(folder() / "train-images-idx3-ubyte");
   EXPECT_THAT(error(), HasSubstr("train-images-idx3-ubyte"));
 }

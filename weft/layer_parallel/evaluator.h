@@ -18,7 +18,7 @@ class LayerError : public std::runtime_error {
 
 // An evaluation with its autograd graph.
 struct Recorded {
-  Tensors input;   // leaves
+  Tensors input;   // leaves of the graph
   Tensors output;  // output of the layer's function, without the x + dt * ... of Form::kResidual
 };
 

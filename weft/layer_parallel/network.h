@@ -22,7 +22,7 @@
 namespace weft::layer_parallel {
 
 struct Options {
-  double tf = 1;  // dt is tf / layers
+  double tf = 1;  // final time; dt is tf / layers
   GridOptions forward_grid;
   GridOptions backward_grid;
   multigrid::Options forward;
@@ -58,7 +58,7 @@ class LayerParallel {
 
   // Collective. Evaluates the network; see Options::replicated for the ranks that pass input and get output.
   // extras: further tensors that the layers use and that need gradients; each rank gets the contribution of its layers.
-  // prepare: called before the forward solve and again before the backward solve evaluate layers.
+  // prepare: called before the forward solve evaluates layers, and again before the backward solve does.
   // Throws multigrid::SolveError on all ranks, with rank and layer, if a layer throws; the network stays usable.
   [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras = {}, std::function<void()> prepare = nullptr);
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const Tensors& extras = {});
@@ -71,7 +71,7 @@ class LayerParallel {
   // coarsening factors require a new LayerParallel, because each rank then needs different layers.
   void set_solvers(const multigrid::Options& forward, const multigrid::Options& backward);
   [[nodiscard]] const Statistics& statistics() const;
-  // The number and state of each of this rank's points. Requires Options::keep_states and a forward.
+  // The number and state of each of this rank's points. Requires Options::keep_states and a call of forward().
   [[nodiscard]] std::vector<std::pair<std::int64_t, Tensors>> states() const;
   // Frees the kept states before the next forward does.
   void release_states();

@@ -36,7 +36,7 @@ void ParameterIndex::add(std::int64_t number, const Tensors& parameters) {
 }
 
 std::vector<SharedParameter> find_shared(const Communicator& comm, double tf, const std::vector<Layer>& layers) {
-  if (layers.empty()) return {};  // all ranks reject it together, later
+  if (layers.empty()) return {};  // all ranks reject an empty network together, later
   const int rank = comm.rank();
   const Plan plan(static_cast<std::int64_t>(layers.size()), comm.size(), tf, {}, {});
   std::vector<SharedParameter> shared;

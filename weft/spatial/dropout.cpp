@@ -18,7 +18,7 @@ using partition::Box;
 using partition::scramble;
 using Sizes = std::vector<std::int64_t>;
 
-// Scrambles twice, so that adjacent counters and seeds are independent.
+// A pseudorandom coin. It scrambles twice, so that adjacent counters and seeds are independent.
 class Coin {
  public:
   Coin(double p, std::int64_t seed)

@@ -18,7 +18,7 @@ namespace weft::spatial {
 
 // Returns true if windows need cells of other tiles on a grid of these extents.
 [[nodiscard]] bool needs_halo(const std::vector<partition::Window>& windows, const std::vector<std::int64_t>& extents);
-// Reads windows from six numbers a dimension: kernel, stride, padding before and after, dilation, ceil_mode.
+// Reads windows from six numbers per dimension: kernel, stride, padding before and after, dilation, ceil_mode.
 [[nodiscard]] std::vector<partition::Window> windows_of_numbers(const std::vector<std::int64_t>& numbers);
 
 // The cells of each layer of a region on this rank. Created once and reused in every step.

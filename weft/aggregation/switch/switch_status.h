@@ -54,7 +54,7 @@ struct JobStatus {
   int slots_busy = 0;     // slots with an incomplete sum
   std::size_t bytes = 0;  // memory of its slots
   Duration age{};
-  Duration idle{};  // since the last accepted packet, or since the admission
+  Duration idle{};  // time since the last accepted packet, or since the admission
   PacketCounters counters;
 };
 

@@ -30,7 +30,7 @@ class UdpMessage {
     append(IPPROTO_IP, IP_PKTINFO, info);
   }
 
-  // Call before receiving.
+  // Makes room for control fields. Call it before receiving.
   void make_room_for_fields() {
     header.msg_control = control_.data();
     header.msg_controllen = control_.size();

@@ -18,7 +18,7 @@ struct SumLayout {
   Mode mode = Mode::kExtended;
   int packet_elements = 256;
   int workers = 1;
-  int window = 1;  // slots
+  int window = 1;  // number of slots
 };
 
 class SumStream {
@@ -38,7 +38,7 @@ class SumStream {
 
   // Number of elements whose sum is complete.
   [[nodiscard]] virtual std::int64_t elements_done() const = 0;
-  // Differs between workers if they do not call the same operation.
+  // Returns a hash that differs between workers if they do not call the same operation.
   [[nodiscard]] virtual std::uint32_t fingerprint() const = 0;
   // Number of rounds beyond the first round of each packet of floats.
   [[nodiscard]] virtual std::int64_t extra_rounds() const { return 0; }

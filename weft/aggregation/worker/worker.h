@@ -102,7 +102,7 @@ class Worker {
   int waiting_ = 0;  // number of slots that wait for a result
   bool job_in_doubt_ = false;
   bool operations_differ_ = false;
-  bool silent_ = false;         // no result within the expected time
+  bool silent_ = false;         // no result has arrived within the expected time
   std::size_t next_probe_ = 0;  // slot of the next probe
   Time next_due_{0};
   Time last_progress_{0};

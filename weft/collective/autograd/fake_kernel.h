@@ -13,7 +13,7 @@ namespace weft::collective {
 // with shapes only, while the other ranks wait for it.
 void reject_meta_tensor(const at::Tensor& x, std::int64_t comm);
 
-// Between these calls, operations of this thread on meta tensors return shapes and do not communicate. They nest.
+// Between these calls, operations of this thread on meta tensors return shapes and do not communicate. Calls may nest.
 void enter_shapes_only() noexcept;
 void leave_shapes_only() noexcept;
 

@@ -18,8 +18,8 @@ using mpi::ReduceOp;
 // Throws (TORCH_CHECK) unless the reduction supports the tensor's type.
 void require_reducible(const at::Tensor& x, ReduceOp op);
 
-// The type in which values are sent and summed. float32 for a mean in half precision: the sum may overflow although the
-// mean does not, and the result would be rounded twice.
+// The type in which values are sent and summed. It is float32 for a mean in half precision: the sum may overflow
+// although the mean does not, and the result would be rounded twice.
 [[nodiscard]] at::ScalarType communication_type(at::ScalarType type, ReduceOp op);
 [[nodiscard]] inline at::Tensor to_communication_type(const at::Tensor& x, ReduceOp op) {
   const at::ScalarType type = communication_type(x.scalar_type(), op);

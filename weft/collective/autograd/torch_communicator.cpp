@@ -22,7 +22,7 @@ const CommunicatorPtr& usable(const TorchCommunicatorPtr& self) {
   return self->communicator();
 }
 
-// Makes the ranks agree that all of them create a communicator with the same arguments; MPI itself would hang if not.
+// Makes the ranks agree that all of them create a communicator with the same arguments; otherwise MPI would hang.
 // Returns the MPI communicator to create it from.
 mpi::CommView agreed_origin(const TorchCommunicatorPtr& self, const char* name, at::IntArrayRef arguments = {}) {
   CollectiveCall call(name, self->communicator()->id());

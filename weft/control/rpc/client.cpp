@@ -15,7 +15,7 @@
 namespace weft::control::rpc {
 namespace {
 
-using Clock = std::chrono::system_clock;  // gRPC's deadlines
+using Clock = std::chrono::system_clock;  // the clock of gRPC's deadlines
 constexpr auto kOneTry = std::chrono::seconds(3);
 constexpr int kSwitchMlSlots = 8192;
 constexpr std::uint16_t kSwitchMlPort = 48864;

@@ -13,7 +13,7 @@ struct WindowSettings {
   Sizes padding{0, 0};
   Sizes dilation{1, 1};
 
-  // Returns the cells from the first to the last that a window covers, by dimension.
+  // Returns the number of cells from the first to the last that a window covers, by dimension.
   [[nodiscard]] Sizes reach() const;
   [[nodiscard]] std::int64_t cells() const;
   // Returns `maps` maps of the size of the output. Reports windows that do not fit.

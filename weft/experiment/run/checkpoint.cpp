@@ -49,7 +49,7 @@ bool writes(const Parameter& parameter, const Mesh& mesh) {
 }
 
 void write_shard(const fs::path& folder, const std::vector<Parameter>& state, const Mesh& mesh) {
-  std::vector<Tensor> kept;  // contiguous
+  std::vector<Tensor> kept;  // keeps the contiguous tensors alive
   std::vector<files::TensorBytes> tensors;
   files::Metadata places;
   for (const Parameter& parameter : state) {

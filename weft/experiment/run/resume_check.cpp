@@ -82,7 +82,7 @@ Progress resume_point(const CheckpointIndex& then, const CheckpointIndex& now) {
   require_same_stages(then, now, progress);
   const bool finished = !then.stages.empty() && progress.stage >= static_cast<std::int64_t>(then.stages.size());
   if (!finished) return progress;
-  // The end of the last stage, which may have more epochs now.
+  // Resumes at the end of the last stage, which may have more epochs now.
   return {.stage = static_cast<std::int64_t>(then.stages.size()) - 1,
           .epoch = then.stages.back().epochs,
           .step = progress.step};

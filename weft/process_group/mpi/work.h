@@ -59,7 +59,7 @@ class MpiWork final : public FutureWork {
   std::shared_ptr<GroupCommunicators> communicators_;
   CallInfo call_;
   Task task_;
-  std::mutex progress_mutex_;  // held by the thread that advances
+  std::mutex progress_mutex_;  // held by the thread that advances the operation
   bool completing_ = false;    // guarded by progress_mutex_: the communication has ended
   Clock::time_point checked_ = started_;
 };

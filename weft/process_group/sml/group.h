@@ -35,7 +35,7 @@ class SmlGroup final : public c10d::Backend {
            std::shared_ptr<AggregationQueue> queue);
   ~SmlGroup() override;
 
-  // Number of operations per path ("switch.all_reduce", "fallback.broadcast", "fallback.all_reduce.float64", ...) and
+  // Number of operations per path ("switch.all_reduce", "fallback.broadcast", "fallback.all_reduce.Double", ...) and
   // the worker's packet counters.
   [[nodiscard]] std::map<std::string, std::int64_t> statistics() const;
 

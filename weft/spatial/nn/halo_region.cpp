@@ -59,13 +59,13 @@ std::int64_t successor(const std::vector<RegionCandidate>& candidates, std::int6
   return next != candidates.end() && next->joins ? next - candidates.begin() : -1;
 }
 
-// Python's form of region_chains(): one entry per layer in each list. `windows` has six numbers a dimension, as
+// Python's form of region_chains(): one entry per layer in each list. `windows` has six numbers per dimension, as
 // halo_region takes them, and is empty for layers without windows.
 std::vector<Sizes> chains_of(const Sizes& sources, const Sizes& users, const Sizes& joins,
                              const std::vector<Sizes>& windows, const Sizes& extents) {
   TORCH_CHECK_VALUE(
       users.size() == sources.size() && joins.size() == sources.size() && windows.size() == sources.size(),
-      "weft: halo_region_chains expects lists of one length");
+      "weft: halo_region_chains expects lists of equal length");
   std::vector<RegionCandidate> candidates;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const bool exchanges = needs_halo(windows_of_numbers(windows[i]), extents);

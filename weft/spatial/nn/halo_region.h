@@ -28,7 +28,7 @@ inline constexpr std::int64_t kTimingRounds = 5;
 [[nodiscard]] bool is_faster(std::vector<double> candidate, std::vector<double> present, const CommunicatorPtr& comm);
 
 // Returns a layer that runs the parts on tiles of `layout` after one exchange and calls `one_by_one` for other values.
-// Throws std::invalid_argument if the layers do not fit behind one exchange.
+// Throws std::invalid_argument if the layers cannot share one exchange.
 [[nodiscard]] LayerPtr halo_region(std::vector<RegionPart> parts, const LayoutPtr& layout, LayerPtr one_by_one);
 
 }  // namespace weft::spatial::nn

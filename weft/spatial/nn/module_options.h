@@ -22,7 +22,7 @@ template <std::size_t D>
 template <std::size_t D, class Options>
 [[nodiscard]] ConvolutionOptions convolution_options(const Options& given, const at::Tensor& weight) {
   ConvolutionOptions options{sizes_of<D>(given.stride()), {0}, {}, sizes_of<D>(given.dilation()), given.groups()};
-  const std::string mode = torch::enumtype::get_enum_name(given.padding_mode()).substr(1);  // "kZeros"
+  const std::string mode = torch::enumtype::get_enum_name(given.padding_mode()).substr(1);  // "Zeros", from "kZeros"
   options.border = partition::parse_border(std::string(1, static_cast<char>(std::tolower(mode[0]))) + mode.substr(1));
   if (const auto* numbers = std::get_if<torch::ExpandingArray<D>>(&given.padding()))
     options.padding = sizes_of<D>(*numbers);

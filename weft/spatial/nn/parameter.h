@@ -16,7 +16,7 @@ struct Parameter {
   at::Tensor value{};                 // this rank's part; optimizers update it in place
   std::vector<std::int64_t> whole{};  // shape of the whole tensor
   partition::Box part{};              // this rank's part of it; the whole box if every rank has a copy
-  bool only_here = false;             // whole, but no other rank of the group has it
+  bool only_here = false;             // this rank holds it whole, and no other rank of the group has it
   bool trained = true;                // false for statistics, which have no gradient
 };
 
