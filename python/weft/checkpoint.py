@@ -203,7 +203,7 @@ def _name_of(tensor: Tensor) -> str:
 
 
 def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous copies on the CPU, since safetensors rejects tensors that share memory."""
+    """Returns contiguous copies on the CPU, since safetensors rejects tensors that share memory."""
     return {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }

@@ -91,7 +91,7 @@ void require_covered(const std::string& name, const IndexedTensor& tensor, const
     });
     if (!inside || !apart || !plain_name)
       throw CheckpointError("weft: checkpoint " + folder.string() + " is damaged: pieces of '" + name +
-                            "' overlap or lie outside of the tensor");
+                            "' overlap, lie outside of the tensor, or name a file in another folder");
     cells += piece.box.volume();
   }
   if (cells == whole.volume()) return;
