@@ -45,7 +45,7 @@ def _exit_now(status: int) -> None:
     """Exits without MPI_Finalize, which could deadlock: other ranks may be waiting for this one."""
     time.sleep(_EXIT_DELAY_SECONDS)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed or missing
+        with suppress(OSError, ValueError, AttributeError):  # the stream is closed or missing
             stream.flush()
     os._exit(status)
 

@@ -56,7 +56,7 @@ class Codec {
   // The length of every message if all states have one layout.
   [[nodiscard]] std::optional<std::int64_t> bytes() const;
   [[nodiscard]] multigrid::Packed pack(const Tensors& state) const;
-  // The tensors may use the memory of the message.
+  // Returns the state. Its tensors may use the memory of the message.
   [[nodiscard]] Tensors unpack(multigrid::Packed message) const;
   [[nodiscard]] at::Device device() const noexcept { return device_; }
 

@@ -23,7 +23,7 @@ class IncomingState {
   virtual ~IncomingState() = default;
   IncomingState(const IncomingState&) = delete;
   IncomingState& operator=(const IncomingState&) = delete;
-  // Blocks until the message arrives. Empty for a failure notice. Call it once.
+  // Blocks until the message arrives. Returns nullopt for a failure notice. Call it once.
   [[nodiscard]] virtual std::optional<Packed> wait() = 0;
 };
 
