@@ -183,7 +183,7 @@ def _merged(state: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tens
             raise CheckpointError(f"weft: tensor '{name}' is not in the checkpoint, which has {', '.join(like)}")
         if tensor.numel() != like[name].numel():
             raise CheckpointError(
-                f"weft: expected the shape {list(like[name].shape)} or as many values for '{name}', "
+                f"weft: expected {like[name].numel()} values, of shape {list(like[name].shape)}, for '{name}', "
                 f"got {list(tensor.shape)}"
             )
         result[name] = tensor.reshape(like[name].shape).to(like[name].dtype)
