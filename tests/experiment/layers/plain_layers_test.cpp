@@ -100,7 +100,7 @@ TEST(PlainLayersTest, ReportsMistakesWithTheirPlaces) {
        "the size of its shortcut"},
       {"    - residual: [relu, [tanh]]\n", "f.yaml:4:24", "expected a layer as"},
       {"    - residual: [linear: 1000000000, linear: 1000000000]\n", "f.yaml:4:38",
-       "values and weights in layer 'layer0.1'"},
+       "layer 'layer0.1' has more than 1099511627776 values or weights"},
       {"    - residual: [relo]\n", "f.yaml:4:18", "did you mean 'relu'?"},
       {"    - residual: {shortcut: [relu]}\n", "f.yaml:4:17", "missing key 'layers'"},
       {"    - residual: relu\n", "f.yaml:4:17", "must be a list"},
