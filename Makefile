@@ -37,7 +37,7 @@ lint:  ## check formatting, types and layering
 format:  ## reformat the sources as lint expects them
 	@scripts/lint.sh --fix
 
-tidy:  ## run clang-tidy on the C++ files that differ from the last commit, or on FILES="…"
+tidy:  ## run clang-tidy on the changed C++ files, or on FILES="…"
 	@scripts/tidy.sh $(FILES)
 
 test-mpich:  ## all tests against MPICH through the MPI-5 standard ABI

@@ -4,7 +4,7 @@
 include_guard()
 
 # torch's headers take seven seconds per source file, most of it for templates that each file instantiates again. Sources that
-# include them share one precompiled header and compile in unity batches, which cuts the build time to a fifth.
+# include them share one precompiled header and compile in unity batches, which takes a fraction of the time.
 option(WEFT_FAST_BUILD "Compile torch folders in unity batches with a precompiled header" ON)
 if(WEFT_FAST_BUILD)
   add_library(weft_torch_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp")

@@ -50,7 +50,7 @@ def folder_of(path: str, folders: dict[str, set[str]]) -> str:
 
 
 def permitted(folder: str, declared: dict[str, set[str]]) -> set[str]:
-    """Returns the declared dependencies of a folder; a group stands for its parts."""
+    """Returns the declared dependencies of a folder. A dependency on a group includes its subfolders."""
     result = set(declared[folder])
     for dependency in declared[folder]:
         result |= {part for part in declared.get(dependency, set()) if part.startswith(f"{dependency}/")}

@@ -53,7 +53,8 @@ void declare(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   app.add_option("--control", line.control, "gRPC address of the control plane: address:port, address or port")
       ->capture_default_str();
-  app.add_option("--http", line.http, "HTTP address of the status page and /metrics: address:port, or 'off'")
+  app.add_option("--http", line.http,
+                 "HTTP address of the status page and /metrics: address:port, address, port or 'off'")
       ->capture_default_str();
   app.add_option("--jobs", line.jobs, "YAML file of job keys; without it, only workers on this machine are admitted");
   app.add_flag("--open", line.open, "without --jobs: admit workers on any machine");
@@ -194,7 +195,7 @@ int run(const CommandLine& line) {
 
 int main(int argc, char** argv) {
   CommandLine line;
-  CLI::App app{"weft-switch: in-network aggregation in software. Workers: dist.init_process_group(\"sml\")."};
+  CLI::App app{"Software switch that sums the gradients of workers that call dist.init_process_group(\"sml\")."};
   declare(app, line);
   app.set_version_flag("--version", "weft-switch " WEFT_VERSION);
   if (const auto status = weft::parse(app, argc, argv)) return *status;

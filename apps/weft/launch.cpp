@@ -95,10 +95,10 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
     return EXIT_FAILURE;
   }
   if (process == 0) {
-    // A separate process group: Ctrl-C would also reach the launcher, which kills its ranks at once.
+    // Uses a separate process group: Ctrl-C would otherwise reach the launcher, which kills its ranks at once.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);                   // the ranks must not outlive this command
-    if (getppid() != parent) std::_Exit(EXIT_FAILURE);  // it died before prctl
+    if (getppid() != parent) std::_Exit(EXIT_FAILURE);  // the parent exited before prctl()
     exec_program(command);
     std::_Exit(127);
   }

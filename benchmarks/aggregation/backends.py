@@ -167,7 +167,7 @@ def compare(size: int, rate: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--workers", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--workers", type=int, nargs="+", default=[4, 8], help="numbers of workers (default 4 8)")
     parser.add_argument(
         "--rate", type=int, default=100, help="rate of each link in Mbit/s, per direction (default 100)"
     )

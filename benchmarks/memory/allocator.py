@@ -84,9 +84,9 @@ def compare(size: int, batch: int, repeats: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256], help="image sizes (default 64 256)")
+    parser.add_argument("--batch", type=int, default=32, help="images per batch (default 32)")
+    parser.add_argument("--repeats", type=int, default=5, help="number of measured steps (default 5)")
     parser.add_argument(
         "--allocator", choices=["torch", "pool", "malloc"], help="measure only this allocator, in this process"
     )

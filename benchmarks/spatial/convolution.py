@@ -54,9 +54,9 @@ def run(sides: Sides, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256], help="image sizes (default 64 256)")
+    parser.add_argument("--batch", type=int, default=32, help="images per batch (default 32)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of measured rounds (default 5)")
     parser.add_argument("--pool", action="store_true", help="allocate tensors from a memory pool")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -119,7 +119,7 @@ def _unpickle(state: str) -> MPI_Communicator:
     return MPI_Communicator(torch.ops.mpi4torch.unpickle(state))
 
 
-# Not a method, because TorchScript would compile it.
+# _reduce is not a method, because TorchScript would compile it.
 copyreg.pickle(MPI_Communicator, _reduce)
 
 

@@ -176,7 +176,7 @@ void IncomingMessage::require_match() const {
   if (label.magic == expected.magic && label.inlined && label.type == expected.type && label.bytes == expected.bytes) {
     return;
   }
-  const std::string sent = label.magic == expected.magic ? label.describe() : "a message of another kind";
+  const std::string sent = label.magic == expected.magic ? label.describe() : "a message in an unknown format";
   const std::string text = "rank " + std::to_string(communicator_->rank()) + " receives into " +
                            weft::collective::describe(buffer_) + ", but rank " + std::to_string(source_) + " sent " +
                            sent;

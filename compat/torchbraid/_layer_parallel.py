@@ -74,7 +74,7 @@ class LayerParallel(Settings, nn.Module):
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Collective. Returns the output on rank 0; ``args`` and ``kwargs`` are passed to every layer."""
         network = self._ready()
-        # Without weft's tape, which would run backward also for outputs that the program discards.
+        # Turns off weft's tape, which would run backward even for outputs that the program discards.
         with self.timer("forward"), weft.tape(False):
             y = network(x, *args, **kwargs)
         self._report("forward", 0)

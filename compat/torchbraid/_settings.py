@@ -50,7 +50,7 @@ class Settings:
         return self.bwd_app.getMaxIters()
 
     def setCFactor(self, cfactor: int | Mapping[int, int]) -> None:
-        """A number, or ``{level: number}``."""
+        """Sets a number, or ``{level: number}``."""
         self.setFwdCFactor(cfactor)
         self.setBwdCFactor(cfactor)
 

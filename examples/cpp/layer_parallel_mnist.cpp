@@ -161,7 +161,7 @@ double accuracy(Network& network, const LabelledImages& test, std::int64_t batch
 void run(const weft::CommunicatorPtr& comm, Settings settings) {
   const weft::data::Mnist data = weft::data::mnist();
   const auto count = std::min(static_cast<std::int64_t>(settings["--images"]), data.train.size());
-  // The images are sorted by digit, so select them evenly.
+  // Select images spread evenly over the set.
   const auto chosen = data.train.select(torch::linspace(0, data.train.size() - 1, count).to(torch::kLong));
   torch::manual_seed(static_cast<std::uint64_t>(settings["--seed"]));  // all ranks draw the same weights
   Network network(comm, settings);

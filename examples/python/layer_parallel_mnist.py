@@ -110,7 +110,7 @@ def main() -> None:
     comm = weft.world()
     images = data.mnist()
     count = min(options.images, len(images.train.labels))
-    # The sample is sorted by digit: select evenly spaced images.
+    # Select images spread evenly over the set.
     chosen = images.train.select(torch.linspace(0, len(images.train.labels) - 1, count).long())
     network = Network(comm, options)
     optimizer = torch.optim.SGD(network.parameters(), lr=options.rate, momentum=0.9)

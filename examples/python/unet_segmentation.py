@@ -86,10 +86,12 @@ def grey(image: Tensor) -> Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--grid", type=int, nargs=2, help="rows and columns of tiles (default: one column)")
-    parser.add_argument("--size", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--size", type=int, default=128, help="height and width of the images (default 128)")
+    parser.add_argument("--batch", type=int, default=2, help="images per step (default 2)")
+    parser.add_argument("--steps", type=int, default=40, help="number of training steps (default 40)")
+    parser.add_argument(
+        "--output", type=Path, help="folder for input.png, truth.png and prediction.png (default: none)"
+    )
     arguments = parser.parse_args()
     comm = weft.world()
     grid = weft.spatial.RankGrid(*(arguments.grid or (comm.size, 1)))

@@ -32,10 +32,10 @@ from .mesh import Mesh
 from .tools._diagnosis import doctor
 from .version import __version__
 
-from . import sml, spatial  # isort: skip  # last: they use the modules above
+from . import sml, spatial  # isort: skip  # imported last: they use the modules above
 
 weft_autoload.register_or_raise()
-_bindings.load()  # translates the exceptions of all operations
+_bindings.load()  # registers the translation of C++ exceptions
 _transforms.install()
 _lifetime.install()
 _call_site.install()

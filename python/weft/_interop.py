@@ -26,7 +26,7 @@ def mpi_libraries() -> set[str]:
     """Returns the paths of the MPI libraries that this process has loaded; there should be one."""
     try:
         return _libraries(Path("/proc/self/maps").read_text())
-    except OSError:  # not Linux: unknown
+    except OSError:  # not Linux: the libraries are unknown
         return set()
 
 

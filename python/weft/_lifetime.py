@@ -69,7 +69,7 @@ def _exit_now(status: int, delay: float) -> NoReturn:
     """Exits without MPI_Finalize, which could deadlock: other ranks may be waiting for this one."""
     time.sleep(delay)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed or missing
+        with suppress(OSError, ValueError, AttributeError):  # the stream is closed or missing
             stream.flush()
     os._exit(status)
 

@@ -19,7 +19,7 @@ class Status(NamedTuple):
 
 
 class Pending(Protocol):
-    """torch.classes.weft.Pending, the library's side of a request."""
+    """torch.classes.weft.PendingOperation, the library's side of a request."""
 
     def ready(self) -> bool: ...
     def source(self) -> int: ...

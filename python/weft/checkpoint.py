@@ -151,7 +151,7 @@ def _assembled(folder: Path, name: str, described: dict[str, Any], shards: dict[
     for piece in described["pieces"]:
         file = piece["file"]
         if Path(file).name != file:
-            raise ValueError(f"'{file}' is not a file of this folder")
+            raise ValueError(f"'{file}' is not a file in this folder")
         if file not in shards:
             shards[file] = read_safetensors(folder / file)
         stored = shards[file][name]
@@ -183,7 +183,7 @@ def _merged(state: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tens
             raise CheckpointError(f"weft: tensor '{name}' is not in the checkpoint, which has {', '.join(like)}")
         if tensor.numel() != like[name].numel():
             raise CheckpointError(
-                f"weft: expected {list(like[name].shape)} or an equal number of values for '{name}', "
+                f"weft: expected {like[name].numel()} values, of shape {list(like[name].shape)}, for '{name}', "
                 f"got {list(tensor.shape)}"
             )
         result[name] = tensor.reshape(like[name].shape).to(like[name].dtype)
@@ -203,7 +203,7 @@ def _name_of(tensor: Tensor) -> str:
 
 
 def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous copies on the CPU, since safetensors rejects tensors that share memory."""
+    """Returns contiguous copies on the CPU, since safetensors rejects tensors that share memory."""
     return {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }

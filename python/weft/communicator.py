@@ -135,7 +135,7 @@ class Communicator(Collectives, Messages):
         """Coordinates of this rank in the grid. Raises RuntimeError unless cart made the communicator."""
         grid = self.grid
         if grid is None:
-            raise RuntimeError(f"weft: communicator '{self.name}' has no coordinates; use cart() to make one that has")
+            raise RuntimeError(f"weft: communicator '{self.name}' has no coordinates; create one with cart()")
         return grid.coordinates
 
     def free(self) -> None:

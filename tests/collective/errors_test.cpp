@@ -134,7 +134,8 @@ TEST_F(Errors, AllRanksThrowIfOneRanksArgumentIsInvalid) {
     EXPECT_THAT(text_of<Disagreement>(run), AllOf(HasSubstr(odd_name_), HasSubstr(cause)));
   };
   expect([&] { (void)all_reduce(odd_one_ ? at::zeros({2}).to_sparse() : at::zeros({2}), comm()); }, "to_dense()");
-  expect([&] { (void)all_reduce(odd_one_ ? Tensor() : at::zeros({2}), comm()); }, "expected a tensor, got none");
+  expect([&] { (void)all_reduce(odd_one_ ? Tensor() : at::zeros({2}), comm()); },
+         "expected a tensor, got an undefined tensor");
   expect([&] { (void)all_reduce(at::zeros({2}, odd_one_ ? at::kLong : at::kFloat), comm(), ReduceOp::kMean); },
          "'mean' is not defined on int64");
   expect([&] { (void)broadcast(at::zeros({2}), comm(), odd_one_ ? size() : 0); }, "root to be a rank in [0, ");
@@ -148,7 +149,7 @@ TEST_F(Errors, AllRanksThrowIfOneRanksArgumentIsInvalid) {
                              odd_one_ ? at::OptionalIntArrayRef(Shape{2}) : std::nullopt);
       },
       "one size per rank");
-  expect([&] { (void)iall_gather(odd_one_ ? Tensor() : at::zeros({2}), comm()); }, "got none");
+  expect([&] { (void)iall_gather(odd_one_ ? Tensor() : at::zeros({2}), comm()); }, "got an undefined tensor");
 }
 
 TEST_F(Errors, InvalidSizesOnTheRootThrowOnAllRanks) {
@@ -294,7 +295,7 @@ TEST_F(ErrorsAlone, InvalidRanksTagsAndTensorsThrow) {
   EXPECT_THAT(text_of<c10::Error>([&] { send(x, comm(), size()); }), HasSubstr("dest to be a rank"));
   EXPECT_THAT(text_of<c10::Error>([&] { (void)recv(x, comm(), -1); }), HasSubstr("source to be a rank"));
   EXPECT_THAT(text_of<c10::Error>([&] { send(x, comm(), 0, -1); }), HasSubstr("expected a tag in [0, "));
-  EXPECT_THAT(text_of<c10::Error>([&] { send(Tensor(), comm(), 0); }), HasSubstr("got none"));
+  EXPECT_THAT(text_of<c10::Error>([&] { send(Tensor(), comm(), 0); }), HasSubstr("got an undefined tensor"));
   EXPECT_THAT(text_of<c10::Error>([&] { send(x.to_sparse(), comm(), 0); }), HasSubstr("to_dense()"));
   EXPECT_THAT(text_of<std::invalid_argument>([&] { send(at::zeros(Shape(17, 1)), comm(), 0); }),
               HasSubstr("16 dimensions"));

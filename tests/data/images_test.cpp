@@ -103,10 +103,10 @@ TEST_F(MnistFolder, RejectsLabelsThatDoNotMatch) {
   write("train-labels-idx1-ubyte", idx(0x08, {3}, {1, 10, 1}));
   EXPECT_THAT(error(), AllOf(HasSubstr("labels from 0 to 9"), HasSubstr("got 10")));
   write("train-labels-idx1-ubyte", idx(0x08, {3, 2, 2}, Bytes(12, 1)));  // images instead of labels
-  EXPECT_THAT(error(), AllOf(HasSubstr("labels of bytes in 1 dimension"), HasSubstr("[3, 2, 2]")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("array of bytes with 1 dimension"), HasSubstr("[3, 2, 2]")));
   write_files("", 3);
   write("train-images-idx3-ubyte", idx(0x0C, {3}, Bytes(12, 1)));
-  EXPECT_THAT(error(), AllOf(HasSubstr("images of bytes"), HasSubstr("Int of shape [3]")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("array of bytes"), HasSubstr("Int of shape [3]")));
   std::filesystem::remove(folder() / "train-images-idx3-ubyte");
   EXPECT_THAT(error(), HasSubstr("train-images-idx3-ubyte"));
 }

@@ -180,7 +180,8 @@ TEST(ExchangeListTest, CropsDoNotCommunicate) {
 }
 
 TEST(ExchangeListTest, RejectsInconsistentGeometry) {
-  EXPECT_THAT(invalid_argument_text([] { (void)exchange_list({{}, {}, {}, {}}, 0); }), HasSubstr("for each rank"));
+  EXPECT_THAT(invalid_argument_text([] { (void)exchange_list({{}, {}, {}, {}}, 0); }),
+              HasSubstr("an owned and a needed box for each rank"));
   EXPECT_THAT(invalid_argument_text([] { (void)exchange_list({{Box{}}, {Box{}}, {4}, {}}, 0); }),
               HasSubstr("a border for each of 1 dimensions, got 0"));
   EXPECT_THAT(invalid_argument_text([] { (void)exchange_list({{Box{}}, {Box{}}, {4}, {Border::kZeros}}, 0); }),

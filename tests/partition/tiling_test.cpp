@@ -96,7 +96,7 @@ TEST(TilingTest, ErrorsStateTheExpectedValue) {
   EXPECT_THAT(invalid_argument_text([] { (void)Tiling::balanced(Grid({2, 2}), {7}); }),
               HasSubstr("a grid of 2 x 2 expects a field of 2 dimensions, got 1"));
   EXPECT_THAT(invalid_argument_text([] { (void)Tiling(Grid({2}), {Cuts::balanced(9, 3)}); }),
-              HasSubstr("expected 2 parts in dimension 0 of a grid of 2, got 3"));
+              HasSubstr("a grid of 2 needs 2 parts in dimension 0, got 3"));
 }
 
 }  // namespace

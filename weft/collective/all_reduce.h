@@ -17,7 +17,8 @@ namespace weft::collective {
 // Throws mpi::Disagreement on all ranks if the calls differ or one rank's arguments are invalid.
 // Throws mpi::PeerLost or mpi::TimeoutError if a rank fails or is missing.
 // Adjoint, with G = all_reduce(gradient, sum): G for sum; G/n for mean; G times the product of the other ranks' values
-// for prod; an equal share of G for each rank that holds the extremum for min and max. Others have no derivative.
+// for prod; an equal share of G for each rank that holds the extremum for min and max. Other reductions have no
+// derivative.
 [[nodiscard]] at::Tensor all_reduce(const at::Tensor& x, const CommunicatorPtr& comm,
                                     mpi::ReduceOp op = mpi::ReduceOp::kSum,
                                     std::source_location where = std::source_location::current());

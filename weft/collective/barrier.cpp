@@ -10,7 +10,7 @@ void barrier(const CommunicatorPtr& comm, std::source_location where) {
   const mpi::OperationScope scope("barrier", comm.get(), where);
   CollectiveCall call("barrier", comm->id());
   call.agree(Signature("barrier"), 0, [] { return std::string("barrier()"); });
-  // The agreement already is a barrier; MPI's is needed when Options::check is off.
+  // The agreement is already a barrier; MPI_Barrier is needed only if Options::check is off.
   const mpi::BlockingScope blocking;
   call.channel().barrier();
 }

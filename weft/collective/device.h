@@ -11,7 +11,7 @@ namespace weft::collective {
 // MPI ignores streams. Implemented in device_cuda.cpp or no_cuda.cpp.
 [[nodiscard]] bool mpi_reads(const c10::Device& device);
 
-// "yes", or "no: " and the reason, for weft.doctor().
+// Returns "yes", or "no: " and the reason, for weft.doctor().
 [[nodiscard]] std::string cuda_aware_report();
 
 }  // namespace weft::collective

@@ -19,7 +19,7 @@ namespace weft::collective {
 // All are collective, take the arguments of their blocking counterparts and throw the same exceptions.
 // Each returns the pending operation; pass it to wait() exactly once for the result.
 
-// Adjoint: iall_reduce. Differentiable for sum and mean only; throws on all ranks for others if x requires grad.
+// Adjoint: iall_reduce. Only sum and mean are differentiable: for other reductions, all ranks throw if x requires grad.
 [[nodiscard]] c10::intrusive_ptr<PendingOperation> iall_reduce(
     const at::Tensor& x, const CommunicatorPtr& comm, mpi::ReduceOp op = mpi::ReduceOp::kSum,
     std::source_location where = std::source_location::current());

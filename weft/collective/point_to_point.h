@@ -13,8 +13,8 @@
 namespace weft::collective {
 
 // Only the sender and the receiver take part. The receiver sends a gradient back if the sender's tensor requires grad.
-// Gradients use the backward channel and a unique tag per message, so equal tags never mix them up. The backward pass
-// starts to send gradients without blocking and waits for them before it returns.
+// Gradients use the backward channel and a unique tag per message, so messages with equal tags cannot confuse them. The
+// backward pass starts to send gradients without blocking and waits for them before it returns.
 //
 // All throw c10::Error for invalid arguments, and mpi::PeerLost or mpi::TimeoutError if the peer fails or is missing.
 
@@ -63,7 +63,7 @@ void require_message(const at::Tensor& x);
                                                             std::optional<std::int64_t> tag);
 
 // Sends x to `dest` and receives a tensor from `source` at the same time; never deadlocks.
-// Returns the received tensor, on the device of `like`, or of x without it.
+// Returns the received tensor, on the device of `like` if it is given, otherwise on the device of x.
 // Adjoint: the gradients travel in the opposite direction.
 [[nodiscard]] at::Tensor sendrecv(const at::Tensor& x, const CommunicatorPtr& comm, std::int64_t dest,
                                   std::int64_t source, std::int64_t tag = 0,

@@ -12,7 +12,7 @@ namespace weft::collective {
 
 // Collective.
 // x: the tensor to split on the root. Other ranks pass any tensor; it only selects the device of their piece.
-// sizes: one piece size per rank; only the root's count. Default: a balanced split, larger pieces first.
+// sizes: one piece size per rank; ignored on ranks other than the root. Default: a balanced split, larger pieces first.
 // Returns this rank's piece, in the dtype of the root's tensor.
 // Throws mpi::Disagreement on all ranks if `root` differs or one rank's arguments are invalid.
 // Throws mpi::PeerLost or mpi::TimeoutError if a rank fails or is missing.

@@ -61,7 +61,7 @@ at::ScalarType scalar_type_of(mpi::Datatype type) {
 }
 
 void require_communicable(const Tensor& x) {
-  TORCH_CHECK(x.defined(), "weft: expected a tensor, got none");
+  TORCH_CHECK(x.defined(), "weft: expected a tensor, got an undefined tensor");
   TORCH_CHECK(x.layout() == at::kStrided, "weft: expected a dense (strided) tensor, got layout ", x.layout(),
               "; convert it with to_dense()");
   TORCH_CHECK(!x.is_meta(), "weft: expected a tensor with data, got one on the meta device");

@@ -21,7 +21,7 @@ using at::Tensor;
 // Throws (TORCH_CHECK) unless `x` is a defined, strided tensor of a supported type.
 void require_communicable(const Tensor& x);
 
-// "float32[2, 3]", followed by the device unless it is the CPU.
+// Returns text such as "float32[2, 3]", followed by the device unless it is the CPU.
 [[nodiscard]] std::string describe(const Tensor& x);
 
 // Returns memory that MPI can read: `x` itself if it is contiguous host memory (or device memory and MPI is

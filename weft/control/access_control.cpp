@@ -35,8 +35,8 @@ Decision AccessControl::decide(const Caller& caller, const Claim& claim, Nonces:
   }
   if (caller.nonce.empty()) return challenge("authenticate the request with the job's key and this nonce", now);
   if (!nonces_.take(caller.nonce, now)) {
-    // Either a replayed request, or a worker whose nonce predates a restart of the switch. A new nonce helps only the
-    // worker, because a replay lacks the key to authenticate it.
+    // This is either a replayed request, or a worker whose nonce predates a restart of the switch. A new nonce helps
+    // only the worker, because a replay lacks the key to authenticate it.
     counters_.add(Event::kRefusedReplay);
     return challenge("the nonce was used, has expired or is unknown; authenticate the request with this nonce", now);
   }

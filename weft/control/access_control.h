@@ -22,8 +22,8 @@ struct Decision {
   enum class Kind { kAdmit, kChallenge, kRefuse };
   Kind kind = Kind::kRefuse;
   std::string nonce;            // kChallenge: nonce for the next request's MAC
-  std::string reason;           // kChallenge and kRefuse
-  const JobKey* key = nullptr;  // kAdmit by key
+  std::string reason;           // kChallenge and kRefuse: text for the caller
+  const JobKey* key = nullptr;  // kAdmit: the key; null if the caller needs none
 };
 
 class AccessControl {

@@ -136,7 +136,7 @@ void ConnectionLimiter::close_idle() {
     const Connection& connection = entry.second;
     if (now - connection.last < (connection.admitted ? limits_.idle : limits_.first_request)) return false;
     if (!connection.admitted) counters_.add(Event::kDroppedSlow);
-    shutdown(connection.copy.get(), SHUT_RDWR);  // gRPC then closes its own
+    shutdown(connection.copy.get(), SHUT_RDWR);  // gRPC then closes its own descriptor
     return true;
   });
 }

@@ -25,7 +25,7 @@ enum class Event {
   kCount,
 };
 
-// Label in metrics.
+// Returns the label in metrics.
 [[nodiscard]] constexpr std::string_view name_of(Event event) {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Event::kCount)> kNames{
       "admitted", "challenged",      "wrong_key",   "replayed",    "no_key",       "not_open",      "bad_request",

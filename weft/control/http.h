@@ -19,7 +19,7 @@ namespace weft::control {
 struct HttpLimits {
   std::size_t connections = 64;
   std::size_t request_bytes = 8 << 10;
-  std::chrono::milliseconds timeout{5'000};  // for the whole exchange
+  std::chrono::milliseconds timeout{5'000};  // limit for the whole exchange
 };
 
 class HttpServer {

@@ -32,7 +32,7 @@ class Reader {
     std::map<std::string, JobKey> jobs;
     for (const auto& entry : root) {
       const std::string name = entry.first.Scalar();
-      if (name != "jobs") refuse(entry.first, "unknown key '" + name + "'; allowed is jobs");
+      if (name != "jobs") refuse(entry.first, "unknown key '" + name + "'; the only allowed key is jobs");
       if (!entry.second.IsMap()) refuse(entry.first, expected);
       refuse_repeats(entry.second, "job ");
       for (const auto& job : entry.second) jobs.emplace(name_of(job.first), fields_of(job.first, job.second));

@@ -26,7 +26,7 @@ struct JobKey {
 // Keys by job name. Without keys, the switch does not authenticate callers.
 class JobKeys {
  public:
-  // YAML:
+  // Parses YAML of this form:
   //   jobs:
   //     resnet: {key: <at least 32 hexadecimal digits>, slots: 512, sessions: 4, workers: 8}
   [[nodiscard]] static JobKeys parse(const std::string& text, const std::string& file);

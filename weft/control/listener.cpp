@@ -11,7 +11,7 @@
 namespace weft::control {
 namespace {
 
-// The process or machine is out of descriptors or memory. New connections wait until some are freed.
+// Whether the process or machine is out of descriptors or memory. New connections wait until some are freed.
 bool nothing_left() { return errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM; }
 
 }  // namespace

@@ -23,8 +23,8 @@ class Listener {
   // Accepts the next connection as a non-blocking socket. Returns an empty descriptor (-1) if no connection is pending
   // or no descriptor is free. The latter is counted and starts a pause; pending connections wait.
   [[nodiscard]] files::FileDescriptor accept();
-  // Reserves a descriptor that dup3() can replace with a duplicate of the next connection; empty as above. Call it
-  // before accept(), so that an accepted connection always gets its duplicate.
+  // Reserves a descriptor that dup3() can replace with a duplicate of the next connection. Returns an empty descriptor
+  // if none is free. Call it before accept(), so that an accepted connection always gets its duplicate.
   [[nodiscard]] files::FileDescriptor spare();
   [[nodiscard]] std::uint16_t port() const { return local_address(socket_.get()).port; }
 

@@ -21,7 +21,7 @@ class LogLimit {
  private:
   std::mutex mutex_;
   std::optional<Clock::time_point> second_;  // start of the current second
-  int written_ = 0;                          // in this second
+  int written_ = 0;                          // lines written in this second
   std::uint64_t left_out_ = 0;
 };
 

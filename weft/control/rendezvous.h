@@ -47,7 +47,7 @@ class Rendezvous {
     std::uint64_t value = 0;
     std::vector<Waiter> waiters;
   };
-  using Name = std::pair<std::string, bool>;  // job; whether it is a broadcast
+  using Name = std::pair<std::string, bool>;  // name of the job; true for a broadcast
 
   struct Call {
     Name name;

@@ -34,7 +34,7 @@ std::string hmac(const std::string& secret, const std::string& text) {
 std::string fresh_nonce() {
   std::string nonce(kNonceBytes, '\0');
   if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) != 1) {
-    throw std::runtime_error("weft: libcrypto has no random bytes");
+    throw std::runtime_error("weft: libcrypto cannot generate random bytes");
   }
   return nonce;
 }

@@ -41,7 +41,7 @@ struct Placed {
 
 struct Refused {
   std::string reason;
-  bool no_room = false;  // false: the request is invalid
+  bool no_room = false;  // true: the switch has no resources left; false: the request is invalid
 };
 
 class Sessions {

@@ -17,7 +17,7 @@ namespace weft::control {
 namespace {
 
 constexpr int kBacklog = 128;
-constexpr int kOctets = 6;  // of a MAC address
+constexpr int kOctets = 6;  // length of a MAC address
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
 
@@ -34,7 +34,7 @@ void for_each_address(sa_family_t family, const std::function<void(const std::st
   if (getifaddrs(&interfaces) != 0) return;
   for (const ifaddrs* entry = interfaces; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
-    const std::string name = entry->ifa_name;  // "eth0:1" for a secondary address of eth0
+    const std::string name = entry->ifa_name;  // a secondary address of eth0 has the name "eth0:1"
     see(name.substr(0, name.find(':')), *entry->ifa_addr);
   }
   freeifaddrs(interfaces);

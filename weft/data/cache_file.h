@@ -24,7 +24,7 @@ struct CacheSource {
   std::vector<CachedFile> files;
 };
 
-// The reason why a cache cannot be used.
+// Thrown if a cache cannot be used; the text is the reason.
 class StaleCache : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

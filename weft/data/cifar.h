@@ -23,7 +23,7 @@ class CifarImages : public ImageSource {
  private:
   struct Part {
     InputFile file;
-    std::int64_t left;  // records
+    std::int64_t left;  // number of remaining records
   };
   std::vector<Part> parts_;
   std::size_t current_ = 0;

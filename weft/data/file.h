@@ -8,11 +8,11 @@
 #include <stdexcept>
 #include <string>
 
-struct gzFile_s;  // zlib's
+struct gzFile_s;  // zlib's type behind gzFile
 
 namespace weft::data {
 
-// Data that is missing or invalid.
+// Thrown if data is missing or invalid.
 class DataError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

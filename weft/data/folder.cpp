@@ -29,7 +29,7 @@ std::vector<fs::path> with_subfolders(const fs::path& folder, const FolderSearch
 }
 
 struct Places {
-  std::string origin;  // who or what selected these folders
+  std::string origin;  // source of the list: an argument, WEFT_DATA or make env
   std::vector<fs::path> folders;
 };
 

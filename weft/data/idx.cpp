@@ -80,7 +80,7 @@ void swap_bytes(void* data, std::int64_t items, std::int64_t item_size) {
 }  // namespace
 
 IdxHeader read_idx_header(InputFile& file) {
-  (void)file.size();  // has to precede read()
+  (void)file.size();  // must be called before read()
   Magic magic{};
   file.read(magic.data(), magic.size());
   IdxHeader header{type_of(magic, file), read_shape(magic[3], file)};

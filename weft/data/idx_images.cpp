@@ -21,11 +21,11 @@ IdxImages::IdxImages(const std::filesystem::path& images, const std::filesystem:
   const IdxHeader image = read_idx_header(images_);
   const auto& shape = image.shape;
   if (image.type != at::kByte || (shape.size() != 3 && shape.size() != 4)) {
-    images_.fail("expected images of bytes in 3 or 4 dimensions, got " + described(image));
+    images_.fail("expected an array of bytes with 3 or 4 dimensions, got " + described(image));
   }
   const IdxHeader label = read_idx_header(labels_);
   if (label.type != at::kByte || label.shape.size() != 1) {
-    labels_.fail("expected labels of bytes in 1 dimension, got " + described(label));
+    labels_.fail("expected an array of bytes with 1 dimension, got " + described(label));
   }
   if (label.shape[0] != shape[0]) {
     labels_.fail("expected one label per image, got " + std::to_string(shape[0]) + " images and " +

@@ -11,7 +11,7 @@ namespace weft::data {
 
 class IdxImages : public ImageSource {
  public:
-  // Expects images of bytes in 3 dimensions, or 4 with channels, and one label below `classes` per image. Throws
+  // Expects an array of bytes with 3 dimensions, or 4 with channels, and one label below `classes` per image. Throws
   // DataError otherwise.
   IdxImages(const std::filesystem::path& images, const std::filesystem::path& labels, std::int64_t classes);
 

@@ -16,7 +16,7 @@
 namespace weft::data {
 namespace {
 
-// Plain loops, because torch operations would start another OpenMP thread team for the prefetching thread.
+// Uses plain loops, because torch operations would start another OpenMP thread team for the prefetching thread.
 template <typename Number>
 void convert(const std::uint8_t* from, std::int64_t count, Number* into) {
   for (std::int64_t i = 0; i < count; ++i) into[i] = static_cast<Number>(from[i]) / Number{255};

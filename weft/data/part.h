@@ -28,7 +28,7 @@ struct PartOptions {
 struct ImagePart {
   LabelledImages kept;  // uint8, [own images, channels, rows of the tile, columns of the tile]
   at::Tensor numbers;   // int64, ascending: indices of the kept images in `whole`
-  ImageSet whole;       // after sampling, before the split
+  ImageSet whole;       // the set after sampling, before the split
   partition::Box tile;  // rows and columns
 
   // The memory used by the tensors.

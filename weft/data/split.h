@@ -28,7 +28,7 @@ class Split {
   [[nodiscard]] std::int64_t shard(std::int64_t rank) const;
   // The rows and columns of an image that the rank owns, divided as in weft/spatial.
   [[nodiscard]] partition::Box tile(std::int64_t rank, std::int64_t height, std::int64_t width) const;
-  // "2 shards of 2 x 2 tiles".
+  // Returns text such as "2 shards of 2 x 2 tiles".
   [[nodiscard]] std::string describe() const;
 
   friend bool operator==(const Split&, const Split&) = default;

@@ -13,7 +13,7 @@ namespace weft::data {
 enum class Picture : std::int8_t {
   kToyImages,  // as in neon: a centered circle (class 0) or ellipse (class 1), an eighth to half as wide as the image
   kBlobs,      // a soft spot whose angle around the center is the class, with noise
-  kShapes,     // a disc, square, triangle, cross, ring or diamond (the class) of random position, size and brightness
+  kShapes,     // a disc, square, triangle, cross, ring or diamond, by class, with random position, size and brightness
 };
 
 struct SyntheticOptions {

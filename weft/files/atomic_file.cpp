@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 // Linux transfers at most 2 GiB per call of write().
 constexpr std::int64_t kMaxWrite = std::int64_t{1} << 30;
 
-// Unique per thread and process, so that concurrent writers of one path do not interfere.
+// Returns a name that is unique per thread and process, so that concurrent writers of one path do not interfere.
 fs::path temporary_name(const fs::path& path) {
   static std::atomic<unsigned> number{0};
   return path.string() + "." + std::to_string(getpid()) + "." + std::to_string(number++) + ".partial";

@@ -14,7 +14,7 @@ struct Fingerprint {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::int64_t settled = 0;    // 0: the file was so recent that a later change could have the same times
-  std::uint64_t checksum = 0;  // of the whole content
+  std::uint64_t checksum = 0;  // checksum of the whole content
 
   // Reads the whole file. Throws FileError if it cannot be read.
   [[nodiscard]] static Fingerprint of(const std::filesystem::path& path);

@@ -12,7 +12,7 @@
 
 namespace weft::files {
 
-// A safetensors file that is missing or damaged, or that lacks a requested tensor.
+// Thrown if a safetensors file is missing or damaged, or lacks a requested tensor.
 class SafetensorsError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

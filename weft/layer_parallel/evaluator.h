@@ -12,8 +12,8 @@ namespace weft::layer_parallel {
 
 // An evaluation with its autograd graph.
 struct Recorded {
-  Tensors input;   // leaves
-  Tensors output;  // of the layer's function, without the x + dt * ... of Form::kResidual
+  Tensors input;   // leaves of the graph
+  Tensors output;  // output of the layer's function, without the x + dt * ... of Form::kResidual
 };
 
 class LayerEvaluator {

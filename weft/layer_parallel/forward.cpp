@@ -170,7 +170,7 @@ Tensors LayerParallel::Implementation::deliver_output(Tensors y, ForwardPass& pa
   } else {
     y = send_state(std::move(y), plan.last_rank(), 0, code, *communicator);
     StateLayout output = pass.shapes.output();
-    if (one_level()) {  // its layout may differ from the input
+    if (one_level()) {  // the layout of the output may differ from that of the input
       output = StateLayout::decode(
           broadcast_numbers((first() ? StateLayout::of(y) : StateLayout()).encode(), 0, *communicator).data());
     }

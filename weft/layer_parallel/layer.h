@@ -30,7 +30,7 @@ struct Layer {
   Function function{};
   Form form = Form::kResidual;
   Tensors parameters{};
-  // Tensors that the function changes, like batch normalization; only the last evaluation of a pass updates them.
+  // Tensors that the function changes, such as running statistics; only the last evaluation of a pass updates them.
   Tensors buffers{};
   std::string name{};
   // If set, evaluations throw it: the layer could not be brought up to date.

@@ -23,7 +23,7 @@
 namespace weft::layer_parallel {
 
 struct Options {
-  double tf = 1;  // dt is tf / layers
+  double tf = 1;  // final time; dt is tf / layers
   GridOptions forward_grid;
   GridOptions backward_grid;
   // Always with Options::measure_last_change. If the shape of the state changes along the network, a coarse solve
@@ -72,10 +72,10 @@ class LayerParallel {
   [[nodiscard]] const Communicator& communicator() const;
   [[nodiscard]] const Options& options() const;
   // Replaces the solver options from the next forward on; all ranks must call it with the same options. Other levels or
-  // coarsening factors need a new LayerParallel, because a rank then needs other layers.
+  // coarsening factors require a new LayerParallel, because each rank then needs different layers.
   void set_solvers(const multigrid::Options& forward, const multigrid::Options& backward);
   [[nodiscard]] const Statistics& statistics() const;
-  // The number and state of each of this rank's points. Requires Options::keep_states and a forward.
+  // The number and state of each of this rank's points. Requires Options::keep_states and a call of forward().
   [[nodiscard]] std::vector<std::pair<std::int64_t, Tensors>> states() const;
   // Frees the kept states before the next forward does.
   void release_states();

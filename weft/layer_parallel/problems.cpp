@@ -136,7 +136,7 @@ State AdjointProblem::evaluate(const State& u, const Step& step) {
   }
   const c10::AutoGradMode no_grad(false);
   const double dt = plan_.dt(step.fine_stop - step.fine_start);
-  // Only the gradients of the weights need the factor before the product.
+  // Only the gradients of the weights need the factor dt before the product.
   if (!step.final) return State::of(advance(gradient, vector_jacobian_product(layer, record, gradient, false), dt));
   Tensors scaled;
   for (const auto& tensor : gradient) scaled.push_back(at::mul(tensor, dt));

@@ -41,9 +41,10 @@ struct StateLayout {
 // Throws (TORCH_CHECK) unless `state` has at least one tensor, all of floating-point or complex types.
 void require_state(const Tensors& state, const char* what);
 
-// a x + b y.
+// Returns a x + b y for each tensor.
 [[nodiscard]] Tensors combine(double a, const Tensors& x, double b, const Tensors& y);
-// x + dt * y for each tensor. Reuses the memory of y if nothing else refers to it: fresh memory costs page faults.
+// Returns x + dt * y for each tensor. Reuses the memory of y if nothing else refers to it: fresh memory costs page
+// faults.
 [[nodiscard]] Tensors advance(const Tensors& x, Tensors y, double dt);
 [[nodiscard]] double norm(const Tensors& x);
 [[nodiscard]] bool finite(const Tensors& x);
@@ -60,7 +61,7 @@ class Codec {
   // The length of every message if all states have one layout.
   [[nodiscard]] std::optional<std::int64_t> bytes() const;
   [[nodiscard]] multigrid::Packed pack(const Tensors& state) const;
-  // The tensors may use the memory of the message.
+  // Returns the state. Its tensors may use the memory of the message.
   [[nodiscard]] Tensors unpack(multigrid::Packed message) const;
   [[nodiscard]] at::Device device() const noexcept { return device_; }
 

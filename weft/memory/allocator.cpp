@@ -10,8 +10,9 @@
 namespace weft::memory {
 namespace {
 
-// Stays installed once torch has it: raw memory, as used by oneDNN, is freed through the allocator that is installed at
-// that moment. This allocator therefore has to distinguish its own blocks from foreign ones until the process ends.
+// The allocator stays installed once torch has it: raw memory, as used by oneDNN, is freed through the allocator that
+// is installed at that moment. This allocator therefore has to distinguish its own blocks from foreign ones until the
+// process ends.
 class PooledAllocator final : public c10::Allocator {
  public:
   static PooledAllocator& instance() {

@@ -36,12 +36,12 @@ struct AgreementMessage {
   }
 };
 
-// Owned by the requests: a rank that gives up leaves its message in flight, and MPI may read it later.
+// The requests own the buffers: a rank that gives up leaves its message in flight, and MPI may read it later.
 struct AgreementBuffers {
   AgreementMessage mine, theirs;
 };
 
-// Coarse because every agreement reads it. Ranks on several machines share no better clock.
+// Uses the coarse clock, because every agreement reads it. Ranks on several machines share no better clock.
 std::int64_t wall_clock_ms() noexcept {
   timespec now{};
   clock_gettime(CLOCK_REALTIME_COARSE, &now);

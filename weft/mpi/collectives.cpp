@@ -186,7 +186,7 @@ void broadcast_start(void* data, std::int64_t count, Datatype type, int root, Co
 }
 
 void all_gather_start(const void* in, void* out, Counts counts, Datatype type, CommView comm, Request& request) {
-  // One broadcast per rank: MPI_Iallgatherv needs int arrays that outlive the call and counts that fit an int.
+  // Uses one broadcast per rank: MPI_Iallgatherv needs int arrays that outlive the call and counts that fit an int.
   std::int64_t first = 0;
   const std::int64_t mine = count_of(counts, comm.rank());
   for (int root = 0; root < comm.size(); ++root) {

@@ -27,7 +27,7 @@ void gather(const void* in, void* out, Counts counts, Datatype type, int root, C
 void scatter(const void* in, void* out, Counts counts, Datatype type, int root, CommView comm);
 // Sends send_counts[i] elements to rank i and receives recv_counts[i] from it, both packed in rank order.
 void all_to_all(const void* in, Counts send_counts, void* out, Counts recv_counts, Datatype type, CommView comm);
-// The same with `count_each` elements for every pair; equal on all ranks.
+// Like all_to_all() above, with `count_each` elements for every pair of ranks; equal on all ranks.
 void all_to_all(const void* in, void* out, std::int64_t count_each, Datatype type, CommView comm);
 // Rank i keeps counts[i] elements of the reduced vector.
 void reduce_scatter(const void* in, void* out, Counts counts, Datatype type, ReduceOp op, CommView comm);

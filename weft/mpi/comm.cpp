@@ -21,7 +21,7 @@ bool fits_on(int ranks, const std::vector<int>& extents) {
   return true;
 }
 
-// "2 x 3".
+// Returns text such as "2 x 3".
 std::string join(const std::vector<int>& extents) {
   std::string text;
   for (const int extent : extents) text += (text.empty() ? "" : " x ") + std::to_string(extent);

@@ -158,8 +158,8 @@ void Communicator::enter() {
   if (broken_) {
     rebuild();
   } else {
-    // Twice: MPI may probe before it makes progress, and then only the second probe finds an alarm that arrived while
-    // this rank computed. The agreement detects alarms that both miss (await_alarm in agreement.cpp).
+    // Polls twice: MPI may probe before it makes progress, and then only the second probe finds an alarm that arrived
+    // while this rank computed. The agreement detects alarms that both miss (await_alarm in agreement.cpp).
     poll_alarm();
     poll_alarm();
   }
@@ -179,7 +179,7 @@ void Communicator::raise_alarm(const std::string& cause) noexcept {
       static_cast<void>(request.test());
     }
   } catch (const std::exception&) {
-    // The peers then time out, which is the best that is left.
+    // The alarm cannot be sent; the peers will time out.
   }
 }
 

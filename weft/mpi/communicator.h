@@ -28,7 +28,7 @@ enum class Direction : std::int8_t { kForward = 0, kBackward = 1 };
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  // Collective. Duplicates `comm`, so messages of its other users never match.
+  // Collective. Duplicates `comm`, so that messages of its other users cannot interfere.
   [[nodiscard]] static std::shared_ptr<Communicator> over(const CommView& comm, const std::string& name = "");
   // Collective. Takes ownership of `origin`, which must have no other user. Returns null if `origin` is invalid.
   [[nodiscard]] static std::shared_ptr<Communicator> adopt(UniqueComm origin);

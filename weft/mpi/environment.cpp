@@ -28,7 +28,7 @@ std::mutex& implicit_mutex() {
 }
 
 std::unique_ptr<Environment>& implicit_environment() {
-  // Leaked on purpose: finalize() destroys it, because the order of static destruction is undefined.
+  // finalize() destroys the Environment, because the order of static destruction is undefined.
   static auto* environment = new std::unique_ptr<Environment>();
   return *environment;
 }
@@ -88,7 +88,7 @@ void Environment::finalize() {
 }
 
 bool Environment::initialized() noexcept {
-  // Cached because MPI_Initialized is a call into the library. Once true it stays true.
+  // Caches the result, because MPI_Initialized is a call into the library. Once true, it stays true.
   static std::atomic<bool> seen{false};
   if (seen.load(std::memory_order_relaxed)) return true;
   int flag = 0;

@@ -1,4 +1,4 @@
-// Environment: initialises MPI unless the program has done so, and finalises it only in that case.
+// Environment: initialises MPI if the program has not done so, and finalises it only if it initialised it.
 #pragma once
 
 #include <functional>

@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 // A caller that waits right after starting advances the task itself; the thread leaves it this much time.
 constexpr auto kHeadStart = std::chrono::microseconds(50);
 
-// Pause between polls. Zero right after a task was finished or added, then increasing, because the cores belong to the
-// computation.
+// Pauses between polls: not at all right after a task was finished or added, then longer and longer, because the cores
+// belong to the computation.
 void rest(Clock::duration quiet) {
   constexpr auto kBusy = std::chrono::microseconds(200);
   constexpr auto kLongest = std::chrono::microseconds(500);

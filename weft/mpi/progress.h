@@ -10,8 +10,8 @@
 
 namespace weft::mpi {
 
-// One per process, started by the first task. Sleeps while there are no tasks. Polls often while tasks make progress
-// and less and less often while they wait for other ranks.
+// Each process has one, started by the first task. It sleeps while there are no tasks, polls often while tasks make
+// progress, and polls less and less often while they wait for other ranks.
 class ProgressThread {
  public:
   // Advances as far as possible without waiting. Returns true once finished. Must not throw.

@@ -89,7 +89,7 @@ MPI_User_function* user_function(ReduceOp op, Datatype type) {
   }
 }
 
-// Created once per process and never freed: there is no safe point to free them before MPI is finalised.
+// Each MPI_Op is created once per process and never freed: there is no safe point before MPI is finalised.
 MPI_Op user_op(ReduceOp op, Datatype type) {
   static std::mutex mutex;
   static std::array<std::array<std::optional<MPI_Op>, kDatatypeCount>, kReduceOpCount> cache;

@@ -27,7 +27,7 @@ enum class ReduceOp : std::int8_t {
 inline constexpr int kReduceOpCount = 11;
 
 [[nodiscard]] std::string_view name_of(ReduceOp op) noexcept;
-// "sum", "mean", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor".
+// Parses "sum", "mean", "prod", "min", "max", "land", "lor", "lxor", "band", "bor" or "bxor".
 [[nodiscard]] std::optional<ReduceOp> reduce_op_from(std::string_view name) noexcept;
 
 // Whether the reduction is defined: complex numbers have no order, floats no bit operations, integers no mean.

@@ -31,7 +31,8 @@ class IdleTask {
  protected:
   IdleTask() = default;
   ~IdleTask() = default;
-  // progress() may be called between these two. Call them last in a constructor and first in a destructor.
+  // Between enlist() and delist(), any wait may call progress(). Call enlist() last in the constructor and delist()
+  // first in the destructor.
   void enlist();
   void delist() noexcept;
   // Must be short and never block. Any thread may call it, holding the lock of lock().

@@ -20,10 +20,10 @@ struct HierarchyOptions {
   // Rank r owns the fine points [offsets[r], offsets[r + 1]); a rank may own no points. If empty, the steps are divided
   // evenly. A rank owns the points that its steps lead to; rank 0 also owns point 0.
   std::vector<std::int64_t> offsets;
-  // Times of the first and the last point; the others are equidistant...
+  // Times of the first and the last point. The points between them are equidistant unless `times` is set.
   double t_begin = 0;
   double t_end = 1;
-  // ...unless this holds the times of all steps + 1 points.
+  // Times of all steps + 1 points; replaces t_begin and t_end unless it is empty.
   std::vector<double> times;
 };
 

@@ -5,7 +5,7 @@
 
 namespace weft::multigrid {
 
-// Adds refine(u - v) to u of the finer level, at the point of `index` of `coarse`.
+// Adds refine(u - v) to u of the finer level, at the point that corresponds to point `index` of `coarse`.
 void correct_finer(Solve& solve, Level& coarse, std::int64_t index, const State& u);
 
 // F-relaxes a level and corrects the next finer one at all of its points.

@@ -1,4 +1,4 @@
-// Options of a solve. All ranks must pass the same, except for storage, check_finite and recorder.
+// Options of a solve. All ranks must pass the same values, except for storage, check_finite and recorder.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ enum class FinalSweep : std::int8_t {
 
 struct Options {
   int max_iterations = 10;
-  // Iterations stop when the residual falls below either; zero disables it. The relative one refers to the first
-  // residual.
+  // Iterations stop when the residual falls below absolute_tolerance, or below relative_tolerance times the first
+  // residual. Zero disables a tolerance.
   double absolute_tolerance = 1e-12;
   double relative_tolerance = 0;
   TemporalNorm temporal_norm = TemporalNorm::kTwo;

@@ -8,7 +8,7 @@
 namespace weft::multigrid {
 
 struct Statistics {
-  // Equal on all ranks.
+  // These members are equal on all ranks.
   int iterations = 0;
   bool converged = false;
   // The residual of each iteration before its coarse-grid correction; empty if it was not computed.
@@ -17,7 +17,7 @@ struct Statistics {
   // estimates the relative error in any setting. Empty without Options::measure_last_change and with a single level.
   std::optional<double> last_change;
 
-  // Differs between ranks.
+  // These members differ between ranks.
   std::vector<std::int64_t> steps;  // step evaluations on each level
   std::int64_t messages_sent = 0;
   std::int64_t bytes_sent = 0;

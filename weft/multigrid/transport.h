@@ -23,13 +23,13 @@ class IncomingState {
   virtual ~IncomingState() = default;
   IncomingState(const IncomingState&) = delete;
   IncomingState& operator=(const IncomingState&) = delete;
-  // Blocks until the message arrives. Empty for a failure notice. Call it once.
+  // Blocks until the message arrives. Returns nullopt for a failure notice. Call it once.
   [[nodiscard]] virtual std::optional<Packed> wait() = 0;
 };
 
 // The result of a reduction, equal on all ranks.
 struct ReductionResult {
-  double value = 0;     // sum or maximum; NaN if the value of any rank is
+  double value = 0;     // sum or maximum; NaN if any rank's value is NaN
   bool failed = false;  // whether any rank failed
 };
 
@@ -52,7 +52,7 @@ class Transport {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  // Collective; starts a solve. All ranks throw, with the descriptions of all, if signatures differ or a rank failed.
+  // Collective; starts a solve. If signatures differ or a rank failed, all ranks throw an error with all descriptions.
   virtual void begin(std::uint64_t signature, bool failed, const std::string& description) = 0;
 
   // Sender and receiver pass the same level and bytes. Without bytes, the message includes its size.

@@ -15,7 +15,7 @@ enum class Border : std::int8_t { kZeros, kReflect, kReplicate, kCircular };
 // Parses a padding_mode. Throws std::invalid_argument, listing the valid names.
 [[nodiscard]] Border parse_border(std::string_view name);
 
-// Maps consecutive target cells to cells of the field: cell target.begin + j copies cell source + step * j. Step 1
+// Maps consecutive target cells to cells of the field: the j-th cell of `target` copies cell source + step * j. Step 1
 // copies forwards, -1 backwards, and 0 repeats a single cell.
 struct Run {
   Range target;

@@ -28,9 +28,9 @@ struct Piece {
 
 // The pieces of one rank. Pieces between the same two ranks have the same order on both.
 struct ExchangeList {
-  std::vector<Piece> outgoing;  // to other ranks
-  std::vector<Piece> incoming;  // from other ranks
-  std::vector<Piece> own;       // copied locally
+  std::vector<Piece> outgoing;  // pieces sent to other ranks
+  std::vector<Piece> incoming;  // pieces received from other ranks
+  std::vector<Piece> own;       // pieces copied locally
 
   // Cells exchanged with other ranks.
   [[nodiscard]] std::int64_t cells_sent() const;

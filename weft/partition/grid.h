@@ -19,7 +19,7 @@ class Grid {
   // Both throw std::invalid_argument for arguments outside of the grid.
   [[nodiscard]] std::vector<std::int64_t> coordinates(std::int64_t rank) const;
   [[nodiscard]] std::int64_t rank(const std::vector<std::int64_t>& coordinates) const;
-  // "2 x 3".
+  // Returns text such as "2 x 3".
   [[nodiscard]] std::string describe() const;
 
   friend bool operator==(const Grid&, const Grid&) = default;

@@ -6,7 +6,7 @@
 
 namespace weft::partition {
 
-// The half-open interval [begin, end) of indices.
+// A half-open interval of indices.
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -13,9 +13,9 @@ Tiling::Tiling(Grid grid, std::vector<Cuts> cuts) : grid_(std::move(grid)), cuts
   }
   for (std::size_t i = 0; i < cuts_.size(); ++i) {
     if (cuts_[i].parts() == grid_.extents()[i]) continue;
-    throw std::invalid_argument("Tiling: expected " + std::to_string(grid_.extents()[i]) + " parts in dimension " +
-                                std::to_string(i) + " of a grid of " + grid_.describe() + ", got " +
-                                std::to_string(cuts_[i].parts()));
+    throw std::invalid_argument("Tiling: a grid of " + grid_.describe() + " needs " +
+                                std::to_string(grid_.extents()[i]) + " parts in dimension " + std::to_string(i) +
+                                ", got " + std::to_string(cuts_[i].parts()));
   }
 }
 

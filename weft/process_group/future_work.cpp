@@ -19,13 +19,13 @@ float FutureWork::getDuration() const {
 
 void FutureWork::finish_with(const std::vector<at::Tensor>& outputs, const std::exception_ptr& error) noexcept {
   ended_ = Clock::now();
-  // First the profiler's record: a thread that waits for the Future may stop the profiler, which needs complete
-  // records.
+  // Ends the profiler's record before the Future completes: a thread that waits for the Future may stop the profiler,
+  // which needs complete records.
   if (recordFunctionEndCallback_) {
     recordFunctionEndCallback_();
     recordFunctionEndCallback_ = nullptr;
   }
-  // Then the Future: it must be complete when the Work is.
+  // Completes the Future before the Work, because a complete Work implies a complete Future.
   try {
     if (error) {
       future_->setError(error);

@@ -147,8 +147,8 @@ Tensor gather(const DistTensor& x, std::int64_t root) {
 
 DistTensor repartition(const DistTensor& x, const LayoutPtr& layout) {
   TORCH_CHECK_VALUE(x.layout->shape() == layout->shape() && x.layout->comm() == layout->comm(),
-                    "weft: repartition expects a layout of the same field on the same ranks, ",
-                    at::IntArrayRef(x.layout->shape()), ", got ", at::IntArrayRef(layout->shape()));
+                    "weft: repartition expects a layout of the shape ", at::IntArrayRef(x.layout->shape()),
+                    " on the same ranks, got one of the shape ", at::IntArrayRef(layout->shape()));
   return {halo_exchange(x.local, plan_between(x.layout, Purpose::kRepartition, layout->key(),
                                               x.layout->tiling().tiles(), layout->tiling().tiles())),
           layout};

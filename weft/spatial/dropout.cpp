@@ -17,7 +17,7 @@ using at::Tensor;
 using partition::Box;
 using partition::scramble;
 
-// Scrambles twice, so that adjacent counters and seeds are independent.
+// A pseudorandom coin. It scrambles twice, so that adjacent counters and seeds are independent.
 class Coin {
  public:
   Coin(double p, std::int64_t seed)

@@ -13,7 +13,7 @@ namespace weft::spatial {
 [[nodiscard]] DistTensor dropout(const DistTensor& x, double p, std::int64_t seed, bool whole_channels = false,
                                  std::int64_t first = 0);
 
-// The same for a tensor that every rank holds whole.
+// Like dropout() above, for a tensor that every rank holds whole.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& x, double p, std::int64_t seed, std::int64_t first = 0);
 
 // Returns the seed of a network's masks, which rank 0 draws from torch's default generator. Collective; without a

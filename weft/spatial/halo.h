@@ -37,7 +37,7 @@ struct Halo {
 [[nodiscard]] Halo halo_of(const LayoutPtr& inputs, const std::vector<partition::TransposedWindow>& windows);
 
 // Returns the halo of irregular windows: `needed` returns the inputs of an output range in a dimension.
-// `rim` optionally finds the outputs at the edges of tiles.
+// `rim`, if given, computes the rim of the tiles.
 using FindRim = std::function<std::shared_ptr<const Rim>(const partition::Tiling& outputs)>;
 template <class Needed>
 [[nodiscard]] Halo halo_by(const LayoutPtr& inputs, const Sizes& outputs, Sizes key, Needed&& needed,

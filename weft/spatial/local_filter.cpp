@@ -22,7 +22,7 @@ struct Filter {
   Sizes stride;
   std::int64_t channels_out;
   std::int64_t channels_in;
-  std::int64_t places;  // outputs of this rank
+  std::int64_t places;  // number of outputs of this rank
 
   [[nodiscard]] std::size_t dims() const { return kernel.size(); }
   [[nodiscard]] std::int64_t taps() const { return channels_in * c10::multiply_integers(kernel); }

@@ -16,8 +16,8 @@ namespace weft::spatial {
 [[nodiscard]] DistTensor local_filter(const DistTensor& x, const at::Tensor& weight, const Sizes& stride,
                                       const Sizes& padding);
 
-// Applies the transpose of a filter: from outputs back to the field `inputs`, with weights of the filter's shape. Adds
-// the shares of cells of other ranks there. Collective.
+// Applies the transpose of a filter: from outputs back to the field `inputs`, with weights of the filter's shape. Each
+// rank adds the shares that other ranks computed for its cells. Collective.
 [[nodiscard]] DistTensor local_defilter(const DistTensor& y, const at::Tensor& weight, const LayoutPtr& inputs,
                                         const Sizes& stride, const Sizes& padding);
 

@@ -19,7 +19,7 @@ using at::Tensor;
 
 struct Moments {
   Tensor mean;
-  Tensor variance;  // divided by the count
+  Tensor variance;  // biased: divided by the count
 };
 
 // Returns the number of values in each rank's statistics if a cell has `each` values.
@@ -109,8 +109,8 @@ DistTensor group_norm(const DistTensor& x, std::int64_t groups, const OptionalTe
   x.validate_channels("group_norm");
   const std::int64_t batch = x.local.size(0);
   const std::int64_t channels = x.local.size(1);
-  TORCH_CHECK_VALUE(groups > 0 && channels % groups == 0, "weft: group_norm expects channels (", channels,
-                    ") that the groups (", groups, ") divide");
+  TORCH_CHECK_VALUE(groups > 0 && channels % groups == 0, "weft: group_norm expects groups that divide ", channels,
+                    " channels, got ", groups);
   const std::int64_t each = channels / groups;
   const std::int64_t cells = x.layout->tile().volume();
   const Tensor view = x.local.reshape({batch, groups, each * cells});
@@ -130,7 +130,7 @@ DistTensor layer_norm(const DistTensor& x, const Sizes& shape, const OptionalTen
       shape.size() >= x.dims() &&
           std::equal(shape.begin(), shape.end(), whole.begin() + static_cast<std::ptrdiff_t>(kept), whole.end()),
       "weft: layer_norm of tiles expects the last sizes of ", at::IntArrayRef(whole),
-      ", among them all that are tiled; got ", at::IntArrayRef(shape));
+      ", including all tiled dimensions; got ", at::IntArrayRef(shape));
   const std::int64_t each = c10::multiply_integers(at::IntArrayRef(shape).slice(0, shape.size() - x.dims()));
   const auto dims = dims_between(static_cast<std::int64_t>(kept), x.local.dim());
   const Moments all = moments(x.local, dims, counts(x, each, x.local), x.layout->comm());

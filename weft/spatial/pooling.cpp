@@ -29,7 +29,7 @@ void require_cells(const std::vector<Window>& windows, const Sizes& shape) {
       for (std::int64_t j = 0; j < w.kernel; ++j) {
         any = any || partition::Range{0, shape[i]}.contains(o * w.stride - w.padding_lo + j * w.dilation);
       }
-      TORCH_CHECK_VALUE(any, "weft: max_pool window ", o, " in dimension ", i, " holds padding only: ", shape[i],
+      TORCH_CHECK_VALUE(any, "weft: max_pool window ", o, " in dimension ", i, " contains only padding: ", shape[i],
                         " cells are too few for dilation ", w.dilation);
     }
   }

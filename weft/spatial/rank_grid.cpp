@@ -13,9 +13,9 @@ partition::Grid agreed_grid(const CommunicatorPtr& comm, Sizes extents) {
   const at::IntArrayRef given(extents);
   call.check([&] {
     const partition::Grid grid(extents);
-    TORCH_CHECK_VALUE(grid.size() == comm->size(), "weft: a grid of ", grid.describe(), " takes ", grid.size(),
-                      " ranks, but '", comm->name(), "' has ", comm->size(), ". Start ", grid.size(),
-                      " with mpirun -n ", grid.size(), ", or change the grid.");
+    TORCH_CHECK_VALUE(grid.size() == comm->size(), "weft: a grid of ", grid.describe(), " needs ", grid.size(),
+                      " ranks, but '", comm->name(), "' has ", comm->size(), "; start the job with mpirun -n ",
+                      grid.size(), ", or change the grid");
   });
   call.agree(collective::Signature("rank_grid").add(given), 0, [&] {
     std::ostringstream text;

@@ -18,7 +18,7 @@ namespace weft::spatial {
 
 struct Rim;
 
-// A plan, the tiles of the results, and the results at the edges of tiles.
+// A cached exchange: its plan, the tiles of the results, and the rim of this rank's tile (convolution/rim.h).
 struct Route {
   c10::intrusive_ptr<HaloPlan> plan;
   partition::Tiling outputs;

@@ -32,7 +32,8 @@ Box inputs_of(const Box& outputs, const LayoutPtr& inputs, const Windows& window
   return box;
 }
 
-// Returns the inputs of each layer, including padding, for one rank's tile of results. The first one is the exchange's.
+// Returns the inputs of each layer, including padding, for one rank's tile of results. The first entry is the result of
+// the exchange.
 std::vector<Box> pulled_back(Box cells, const std::vector<LayoutPtr>& layouts, const std::vector<Windows>& layers) {
   std::vector<Box> needed(layers.size());
   for (std::size_t i = layers.size(); i-- > 0;) {

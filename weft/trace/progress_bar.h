@@ -21,7 +21,7 @@ class ProgressBar {
   // Reports that `done` of `total` units are complete; `text` follows the bar, for example "loss 0.31". Redraws a bar
   // at most ten times per second, or prints a line for each tenth of the total.
   void update(std::int64_t done, const std::string& text = "");
-  // Erases the bar, so that the next output takes its place.
+  // Erases the bar, so that the next output replaces it.
   void finish() noexcept;
 
  private:
@@ -35,7 +35,7 @@ class ProgressBar {
   std::FILE* out_;
   bool terminal_;
   bool drawn_ = false;
-  std::int64_t tenths_ = 0;  // of the last printed line
+  std::int64_t tenths_ = 0;  // tenths that the last printed line reported
   Clock::time_point started_ = Clock::now();
   Clock::time_point last_;
 };

@@ -57,7 +57,7 @@ class Ring {
   mutable std::mutex mutex_;
   ThreadEvents kept_;
   std::size_t capacity_ = 1;
-  std::size_t next_ = 0;  // the oldest event, once the ring is full
+  std::size_t next_ = 0;  // index of the next event; that of the oldest one once the ring is full
 };
 
 // Rings outlive their threads, since recorded() reports threads that have ended.

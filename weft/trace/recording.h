@@ -12,7 +12,7 @@ namespace weft::trace {
 
 struct Event {
   const char* name = nullptr;
-  std::int64_t begin_ns = 0;  // steady clock
+  std::int64_t begin_ns = 0;  // time on the steady clock
   std::int64_t duration_ns = 0;
   std::int64_t detail = Span::kNoDetail;
 };

@@ -11,7 +11,7 @@ from torch.utils.data import Subset
 
 
 def split_communicator(comm: Any, splitting: int) -> tuple[Any, Any]:
-    """Collective. Returns this rank's (data-parallel, layer-parallel) communicators; ``splitting`` ranks per former.
+    """Collective. Returns this rank's data-parallel communicator, with ``splitting`` ranks, and its layer-parallel one.
 
     Rank r is in the data-parallel group r // splitting and in the layer-parallel group r % splitting.
     """

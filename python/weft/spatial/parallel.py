@@ -70,7 +70,7 @@ class SplitNetwork(fx.GraphModule):
 
     rows: list[Row]
     grid: RankGrid
-    keys: list[str]  # of the unsplit network's state, in order
+    keys: list[str]  # keys of the unsplit network's state, in order
 
     def explain(self) -> str:
         """Returns a table of layers, tiles and communication on this rank for the given batch; rank 0 prints it."""
@@ -124,8 +124,8 @@ def parallelize(
         shape.insert(0, 1)
     if len(shape) != dims + 2:
         raise ValueError(
-            f"weft: parallelize: expected input_shape to have {dims + 2} sizes [batch, channels, ...] for a grid of "
-            f"{dims} dimensions, got {list(input_shape)}"
+            f"weft: parallelize: a grid of {dims} dimensions needs an input_shape [batch, channels, ...] or "
+            f"[channels, ...] with {dims} sizes after the channels, got {list(input_shape)}"
         )
     network = _traced(net)
     network.grid, network.keys = tiles, list(net.state_dict())

@@ -181,8 +181,8 @@ def _named(network: fx.GraphModule, tiles: Mapping[str, DistTensor], names: list
             )
         if nodes and (node.args[0] is not nodes[-1] or len(nodes[-1].users) != 1):
             raise ValueError(
-                f"weft: a halo region expects layers that follow each other; '{name}' does not follow "
-                f"'{names[len(nodes) - 1]}' alone"
+                f"weft: the layers of a halo region must form a chain: '{name}' must directly follow "
+                f"'{names[len(nodes) - 1]}', whose output no other layer may read"
             )
         nodes.append(node)
     if not any(_has_windows(network.get_submodule(name)) for name in names):

@@ -210,10 +210,10 @@ def _write_page(file: Path, page: str) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="weft compare", description="compare two runs")
-    parser.add_argument("a", type=Path, help="run folder")
-    parser.add_argument("b", type=Path, help="other run folder")
-    parser.add_argument("--html", type=Path, help="write a page that overlays the curves")
+    parser = argparse.ArgumentParser(prog="weft compare", description="compare the curves and parameters of two runs")
+    parser.add_argument("a", type=Path, help="first run folder")
+    parser.add_argument("b", type=Path, help="second run folder")
+    parser.add_argument("--html", type=Path, help="write an HTML page that overlays the curves to this file")
     parser.add_argument(
         "--tolerance", type=float, help="exit with status 1 if any relative difference exceeds this value"
     )

@@ -147,7 +147,9 @@ def _problems(problems: list[str]) -> Markup | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="weft report", description="write a run as one HTML page")
+    parser = argparse.ArgumentParser(
+        prog="weft report", description="write one HTML page with the curves, tables and pictures of a run"
+    )
     parser.add_argument("run", type=Path, help="run folder, written by weft train")
     parser.add_argument("--out", type=Path, help="output file (default: report.html in the run folder)")
     chosen = parser.parse_args(arguments)

@@ -67,7 +67,7 @@ def network() -> nn.Module:
 
 
 def chosen(images: data.LabelledImages, count: int) -> data.LabelledImages:
-    """Returns ``count`` images, spread evenly over the sample, which is sorted by digit."""
+    """Returns at most ``count`` images, spread evenly over the set."""
     count = min(count, len(images.labels))
     return images.select(torch.linspace(0, len(images.labels) - 1, count).long())
 

@@ -43,7 +43,7 @@ def events_of_run(run: Path) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m weft.tools.tensorboard", description="Converts metrics to TensorBoard event files."
+        prog="weft tensorboard", description="convert the metrics of runs to TensorBoard event files"
     )
     parser.add_argument("runs", nargs="+", type=Path, help="run folders that contain metrics.jsonl")
     status = 0

@@ -158,9 +158,9 @@ TEST(LoadTest, RejectsNamesThatFilesCannotHave) {
 
 TEST(LoadTest, RejectsLayersThatExceedMemory) {
   const std::string wide = "  layers: [{linear: 1000000000}, {linear: 1000000000}, {linear: 3}]\n";
-  EXPECT_THAT(error_of(plain(wide)), HasSubstr("values and weights in layer 'layer1', got more"));
+  EXPECT_THAT(error_of(plain(wide)), HasSubstr("layer 'layer1' has more than 1099511627776 values or weights"));
   const std::string maps = "  layers: [{conv: {maps: 1000000000, kernel: 8, padding: 1000000}}, {linear: 3}]\n";
-  EXPECT_THAT(error_of(plain(maps)), HasSubstr("values and weights in layer 'layer0', got more"));
+  EXPECT_THAT(error_of(plain(maps)), HasSubstr("layer 'layer0' has more than 1099511627776 values or weights"));
 }
 
 TEST(LoadTest, SyntheticSetsLimitTheirClasses) {

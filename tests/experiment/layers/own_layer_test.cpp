@@ -83,8 +83,7 @@ std::string error_of(const std::string& layer) {
 }
 
 TEST(OwnLayerTest, ReportsMistakesLikeBuiltInLayers) {
-  EXPECT_THAT(error_of("scal: 2"),
-              HasSubstr("toy.yaml:6:7: expected a kind of layer, got 'scal'; did you mean 'scale'?"));
+  EXPECT_THAT(error_of("scal: 2"), HasSubstr("toy.yaml:6:7: unknown layer type 'scal'; did you mean 'scale'?"));
   EXPECT_THAT(error_of("scale: {facto: 2}"), HasSubstr("unknown key 'facto' in a layer scale; did you mean 'factor'?"));
   EXPECT_THAT(error_of("scale: 0"), HasSubstr("expected a factor other than 0 in layer 'layer0', got 0"));
 }

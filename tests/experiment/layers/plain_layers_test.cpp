@@ -78,7 +78,8 @@ TEST(PlainLayersTest, ReportsMistakesWithTheirPlaces) {
       {"    - conv: {maps: 4, kernel: 3, activation: gelo}\n", "f.yaml:4:46", "did you mean 'gelu'?"},
       {"    - conv: {maps: 4, kernel: 3, slope: 0.2}\n", "f.yaml:4:34", "unknown key 'slope'"},
       {"    - conv: {maps: 4, kernel: 3, dilatation: 2}\n", "f.yaml:4:34", "did you mean 'dilation'?"},
-      {"    - conv: {maps: 4, kernel: 3, groups: 3}\n", "f.yaml:4:7", "groups that divide 2 maps before and 4 after"},
+      {"    - conv: {maps: 4, kernel: 3, groups: 3}\n", "f.yaml:4:7",
+       "groups that divide both 2 input maps and 4 output maps"},
       {"    - conv: {maps: 4, kernel: 6, dilation: 2}\n", "f.yaml:4:7", "a window that fits into 12 x 10"},
       {"    - group_norm: 3\n", "f.yaml:4:7", "groups that divide 2 maps"},
       {"    - group_norm\n", "f.yaml", "missing key 'groups'"},
@@ -99,7 +100,7 @@ TEST(PlainLayersTest, ReportsMistakesWithTheirPlaces) {
        "the size of its shortcut"},
       {"    - residual: [relu, [tanh]]\n", "f.yaml:4:24", "expected a layer as"},
       {"    - residual: [linear: 1000000000, linear: 1000000000]\n", "f.yaml:4:38",
-       "values and weights in layer 'layer0.1'"},
+       "layer 'layer0.1' has more than 1099511627776 values or weights"},
       {"    - residual: [relo]\n", "f.yaml:4:18", "did you mean 'relu'?"},
       {"    - residual: {shortcut: [relu]}\n", "f.yaml:4:17", "missing key 'layers'"},
       {"    - residual: relu\n", "f.yaml:4:17", "must be a list"},
@@ -162,7 +163,7 @@ TEST(PlainLayersTest, ReadsMetricsAndRejectsUnknownOnes) {
   EXPECT_THAT(error_of(file(layers, "  metrics: [eror]\n")),
               AllOf(HasSubstr("f.yaml:5:13:"), HasSubstr("did you mean 'error'?")));
   EXPECT_THAT(error_of(file(layers, "  metrics: [top3]\n")),
-              AllOf(HasSubstr("f.yaml:5:13:"), HasSubstr("fewer than 3 outputs in 'top3_error'")));
+              AllOf(HasSubstr("f.yaml:5:13:"), HasSubstr("metric 'top3_error' needs more than 3 classes")));
   EXPECT_THAT(error_of(file(layers, "  metrics: [top0]\n")), HasSubstr("expected a metric"));
   EXPECT_THAT(error_of(file(layers, "  metrics: [{top_q: 2}]\n")), HasSubstr("unknown key 'top_q'"));
   EXPECT_THAT(error_of(file(layers, "  metrics: [[auc]]\n")), HasSubstr("expected a metric"));

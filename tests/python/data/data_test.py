@@ -144,8 +144,8 @@ def test_labels_must_match_the_images(tmp_path: Path) -> None:
     for content, text in (
         (idx(8, (2,), b"\1\1"), "3 images and 2 labels"),
         (idx(8, (3,), b"\1\x0a\1"), "labels from 0 to 9, got 10"),
-        (idx(8, (3, 2, 2), bytes(12)), r"labels of bytes in 1 dimension, got Byte of shape \[3, 2, 2\]"),
-        (idx(0x0C, (3,), bytes(12)), "labels of bytes"),
+        (idx(8, (3, 2, 2), bytes(12)), r"array of bytes with 1 dimension, got Byte of shape \[3, 2, 2\]"),
+        (idx(0x0C, (3,), bytes(12)), "array of bytes"),
     ):
         labels.write_bytes(content)
         with pytest.raises(ValueError, match=text):

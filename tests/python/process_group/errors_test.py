@@ -107,7 +107,7 @@ def test_invalid_split_sizes_raise(given: str, text: str, rank: int, size: int) 
 @several
 @not_gloo
 def test_equal_split_of_an_indivisible_size_raises(rank: int, size: int) -> None:
-    with told(rf"all_to_all expects.*first dimension {size + 1} divides by {size} ranks"):
+    with told(rf"all_to_all expects.*first dimension \({size + 1}\) is a multiple of the number of ranks \({size}\)"):
         dist.all_to_all_single(torch.ones(size + 1), torch.ones(size + 1))
 
 

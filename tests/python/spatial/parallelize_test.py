@@ -181,7 +181,7 @@ def test_unsupported_layers_raise_and_are_named(
 def test_grid_that_does_not_match_the_ranks_raises(comm: weft.Communicator, works_afterwards: None) -> None:
     with pytest.raises((ValueError, weft.Disagreement)) as raised:
         RankGrid(comm.size + 1, 1)
-    assert f"takes {comm.size + 1} ranks" in str(raised.value)
+    assert f"needs {comm.size + 1} ranks" in str(raised.value)
 
 
 def test_input_of_another_size_raises(grid: RankGrid, works_afterwards: None) -> None:
@@ -274,7 +274,7 @@ def test_halo_regions_exchange_once_and_appear_in_explain(grid: RankGrid) -> Non
 @pytest.mark.parametrize(
     "regions, message",
     [
-        ([["0", "2"]], "'2' does not follow '0'"),
+        ([["0", "2"]], "'2' must directly follow '0'"),
         ([["5", "6"]], "'6' cannot be in a halo region"),
         ([["9", "10"]], "'10' cannot be in a halo region"),
         ([["nowhere"]], "'nowhere' cannot be"),

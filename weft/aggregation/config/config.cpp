@@ -85,7 +85,7 @@ void set(Config& config, const std::string& section, const std::string& text, co
 // `found`: the file comes from the search order, not from WEFT_SML_CONFIG.
 [[noreturn]] void refuse_file(const std::string& file, const std::string& why, bool found) {
   const std::string remedy =
-      found ? "it is the first file in SwitchML's search order; make it readable, or set another in " +
+      found ? "it is the first file in SwitchML's search order; make it readable, or name another file in " +
                   std::string(kFileVariable)
             : "correct " + std::string(kFileVariable) + ", or unset it and put switchml.cfg into the working directory";
   throw ConfigError("weft: cannot read the configuration file '" + file + "': " + why + "; " + remedy);

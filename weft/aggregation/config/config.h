@@ -23,7 +23,7 @@ struct GeneralConfig {
   std::int64_t packet_numel = 256;             // classic: 64 or 256, as SwitchML's switch supports
   std::string backend = "udp";                 // dummy | dpdk | udp; SwitchML's default is dpdk
   std::string scheduler = "fifo";
-  std::string prepostprocessor = "cpu_exponent_quantizer";  // or bypass: int32 only
+  std::string prepostprocessor = "cpu_exponent_quantizer";  // or bypass: the switch sums only int32
   bool instant_job_completion = false;
   std::string controller_ip = "127.0.0.1";
   std::int64_t controller_port = 50099;
@@ -63,7 +63,7 @@ struct WeftConfig {
   std::string keys;                   // YAML file with the job's key; empty: no key
   std::string mode = "extended";      // or classic: SwitchML's packet format, for its hardware
   std::string fallback = "auto";      // backend for other operations: mpi, gloo, or auto: chosen by the launcher
-  bool exact = false;                 // floats use the fallback, which rounds like MPI or gloo
+  bool exact = false;                 // sum floats with the fallback, because the switch rounds differently
   std::int64_t setup_timeout_s = 30;  // how long workers try to reach the switch, at the start and after it disappears
 };
 

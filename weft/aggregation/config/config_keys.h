@@ -12,7 +12,7 @@ namespace weft::aggregation {
 struct ConfigKey {
   std::string section;  // "general", "backend.udp", ...
   std::string name;
-  std::string allowed;  // for messages
+  std::string allowed;  // allowed values, for error messages
   // Stores the value; returns false if it is not allowed.
   std::function<bool(Config&, const std::string& value)> set;
 

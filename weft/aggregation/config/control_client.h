@@ -33,7 +33,7 @@ struct JoinRequest {
   // kSwitchMl: first operation of a worker that joins again after a restart of the switch, so that packets of earlier
   // operations are rejected (JobSpec::first_operation).
   std::optional<std::uint8_t> first_operation{};
-  Address address;  // of the worker's UDP socket
+  Address address;  // address of the worker's UDP socket
   WorkerSalt salt{};
 };
 

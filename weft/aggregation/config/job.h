@@ -37,7 +37,7 @@ struct JobSpec {
 // The facts about an admitted job that every worker needs.
 struct Admission {
   std::uint64_t epoch = 0;           // identifies a run of the switch; a change means that all sums are lost
-  std::uint32_t job = 0;             // in the header of extended packets
+  std::uint32_t job = 0;             // job number in the header of extended packets
   int slots = 0;                     // upper limit of a worker's window
   std::uint16_t port = 0;            // UDP port of the switch for this job
   std::uint8_t first_operation = 0;  // kSwitchMl: as in the JobSpec

@@ -14,7 +14,7 @@ struct Address {
   std::uint32_t ipv4 = 0;
   std::uint16_t port = 0;
 
-  // "10.0.0.1:48864"
+  // Returns text such as "10.0.0.1:48864".
   [[nodiscard]] std::string describe() const;
   // Parses "10.0.0.1:48864" or "10.0.0.1" (port 0); returns nullopt for any other text.
   [[nodiscard]] static std::optional<Address> parse(std::string_view text);

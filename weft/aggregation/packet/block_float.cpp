@@ -60,8 +60,8 @@ void BlockScale::quantise(std::span<const float> block, int round, std::span<std
   if (non_finite_) return non_finite::classify(block, out);
   if (rounds_ == 1 && scaling::fits_float(-quantum_exponent_)) return scaling::quantise(block, -quantum_exponent_, out);
   for (std::size_t i = 0; i < block.size(); ++i) {
-    // Exact: earlier rounds carried a multiple of their quantum, which a double subtracts from a float without
-    // rounding.
+    // The subtraction is exact: earlier rounds carried a multiple of their quantum, which a double subtracts from a
+    // float without rounding.
     double rest = block[i];
     for (int r = 0; r < round; ++r)
       rest -= std::ldexp(std::nearbyint(std::ldexp(rest, -quantum_exponent(r))), quantum_exponent(r));

@@ -16,7 +16,7 @@ namespace weft::aggregation {
 // Range of a block's biased IEEE exponents (0 for subnormals, 255 for NaN and Inf), of one worker or of all.
 struct BlockRange {
   int largest = 0;
-  int smallest = 255;  // of the non-zero elements; 255 if all are zero
+  int smallest = 255;  // smallest exponent of the non-zero elements; 255 if all are zero
 
   friend bool operator==(const BlockRange&, const BlockRange&) = default;
 };
@@ -57,7 +57,7 @@ class BlockScale {
  private:
   bool non_finite_;
   int bits_per_round_;
-  int quantum_exponent_;  // of round 0
+  int quantum_exponent_;  // value in round 0
   int rounds_ = 1;
 };
 

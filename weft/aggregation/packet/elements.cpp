@@ -17,7 +17,7 @@ namespace {
 }
 [[gnu::always_inline]] inline void add_loop(std::int32_t* sum, const std::byte* packet, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    // Unsigned, because signed overflow is undefined
+    // Adds unsigned integers, because signed overflow is undefined behaviour.
     sum[i] =
         static_cast<std::int32_t>(static_cast<std::uint32_t>(sum[i]) + load_big_endian<std::uint32_t>(packet + 4 * i));
   }

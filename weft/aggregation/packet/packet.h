@@ -33,11 +33,11 @@ struct Head {
   std::uint32_t slot = 0;
   std::uint8_t set = 0;         // 0 or 1; extended: the lowest bit of the sequence
   std::uint32_t operation = 0;  // SwitchML: its 8-bit job number; extended: fingerprint of type and length
-  std::uint64_t sequence = 0;   // of the slot's sums; SwitchML: its 32-bit tsi
-  // Extended only:
+  std::uint64_t sequence = 0;   // number of the slot's sum; SwitchML: its 32-bit tsi
+  // These members are used in extended packets only.
   std::uint32_t job = 0;
   std::uint64_t epoch = 0;
-  std::uint16_t rank = 0;  // of a contribution's sender
+  std::uint16_t rank = 0;  // rank of the sender, in contributions only
 
   friend bool operator==(const Head&, const Head&) = default;
 };

@@ -22,8 +22,8 @@ using WorkerSalt = std::array<std::uint8_t, 16>;
 struct Sender {
   enum class Role : std::uint8_t { kWorker = 0, kSwitch = 1 };
   Role role = Role::kWorker;
-  std::uint64_t epoch = 0;  // of the switch
-  std::uint32_t job = 0;    // number within the epoch
+  std::uint64_t epoch = 0;  // epoch of the switch
+  std::uint32_t job = 0;    // number of the job within the epoch
   std::uint16_t rank = 0;   // 0 for the switch
   WorkerSalt salt{};        // zeros for the switch, which draws the epoch itself
 };

@@ -10,9 +10,9 @@ namespace weft::aggregation {
 
 class PacketMac {
  public:
-  // Without a key: tags are zero and take no time.
+  // Creates a MAC without a key: tags are zero and cost nothing.
   PacketMac() = default;
-  // An all-zero session key is no key.
+  // An all-zero session key means that the session has no key.
   PacketMac(const SessionKey& key, const Sender& sender);
 
   // Writes the tag into the last bytes of an extended packet whose header and body are complete.

@@ -106,7 +106,7 @@ void AggregationSwitch::send_sum(SwitchJob& job, const Head& head, std::span<con
   job.counters.bytes_out += to.size() * bytes.size();
 }
 
-// Shorter than the packet that it answers, so that the switch cannot be used to amplify traffic.
+// A notice is shorter than the packet that it answers, so that the switch cannot be used to amplify traffic.
 void AggregationSwitch::send_notice(Kind kind, SwitchJob* job, const Head& head, std::span<const Route> to,
                                     Outbox& out) {
   // No field depends on the packet's sender: notices about one turn share a nonce and must be identical.

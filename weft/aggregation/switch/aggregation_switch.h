@@ -27,7 +27,7 @@ class AggregationSwitch {
   [[nodiscard]] Refusal refuse(Refusal refusal);
   // Number of slots that the job would get.
   [[nodiscard]] int slots_for(const JobSpec& spec) const;
-  // Admits a job without objection(); `pool` has slots_for() slots.
+  // Admits a job for which objection() returns nullopt; `pool` must have slots_for() slots.
   [[nodiscard]] Admission admit(const JobSpec& spec, SlotPool pool, Time now);
   [[nodiscard]] std::string place_worker(std::uint64_t session, int rank, const Address& address,
                                          const WorkerSalt& salt);
@@ -83,8 +83,8 @@ class AggregationSwitch {
   int unfiltered_ports_ = 0;
   PacketCounters strays_;
   std::map<std::uint64_t, std::unique_ptr<SwitchJob>> jobs_;  // by session
-  std::unordered_map<std::uint32_t, SwitchJob*> by_number_;   // extended
-  std::map<Address, Sender> by_source_;                       // kSwitchMl: packets name neither job nor rank
+  std::unordered_map<std::uint32_t, SwitchJob*> by_number_;   // extended jobs, by number
+  std::map<Address, Sender> by_source_;                       // kSwitchMl jobs, whose packets name neither job nor rank
   Latest latest_;                                             // last lookup in by_source_
 };
 

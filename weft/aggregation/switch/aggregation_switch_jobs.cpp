@@ -93,7 +93,7 @@ std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, con
            " workers";
   }
   const auto& before = job.places()[static_cast<std::size_t>(rank)];
-  if (before == address && job.salt(rank) == salt) return {};  // a worker that polls the control plane
+  if (before == address && job.salt(rank) == salt) return {};  // the worker only polls the control plane
   if (job.spec().mode == Mode::kSwitchMl) {
     const auto taken = by_source_.find(address);
     if (taken != by_source_.end() && (taken->second.job != &job || taken->second.rank != rank)) {

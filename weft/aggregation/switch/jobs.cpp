@@ -52,7 +52,7 @@ std::optional<Admission> Jobs::admission(std::uint64_t session) const {
   return job == nullptr ? std::nullopt : std::optional(job->admission());
 }
 
-// The job's memory is freed without the lock, too.
+// Frees the job's memory after the lock is released.
 bool Jobs::end(std::uint64_t session) {
   return change([&](AggregationSwitch& jobs) { return jobs.end(session); }) != nullptr;
 }

@@ -67,7 +67,7 @@ class Jobs {
 
   // Sets the function that is called, with the lock held, whenever changes() changes; empty: none.
   void on_change(std::function<void()> callback);
-  // Changes whenever a job or worker is added, moved or removed.
+  // Returns a number that changes whenever a job or worker is added, moved or removed.
   [[nodiscard]] std::uint64_t changes() const;
   // Addresses of all workers whose job uses this port.
   [[nodiscard]] std::vector<Address> sources(std::uint16_t port) const;

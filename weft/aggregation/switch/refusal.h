@@ -14,7 +14,7 @@ enum class RefusalReason : std::uint8_t {
   kAddressTaken,  // a live kSwitchMl job has a worker at this address: packets would be ambiguous
   kTooManyJobs,
   kNoSlotsLeft,
-  kNoMemoryLeft,  // for the requested slots and elements
+  kNoMemoryLeft,  // not enough memory for the requested slots and elements
 };
 [[nodiscard]] const char* describe(RefusalReason reason);
 

@@ -58,7 +58,7 @@ class SlotPool {
     Turn turn;
     Shape shape;
     std::uint32_t tag = 0;
-    int missing = 0;  // number of workers; a counter, because faster peers clear bits of a bitmap
+    int missing = 0;  // workers that have not contributed; seen_ cannot replace it, because faster peers clear its bits
   };
 
   // Consecutive packets use consecutive slots of one set, so these are adjacent in memory.

@@ -44,7 +44,7 @@ class SwitchJob {
 
   SlotPool pool;
   PacketCounters counters;
-  PacketMac mac;  // for results and notices
+  PacketMac mac;  // authenticates results and notices
 
  private:
   void key_worker(int rank, const WorkerSalt& salt);

@@ -18,17 +18,17 @@ enum class Rejected : std::uint8_t {
   kUnknownJob,      // the job has ended, or an earlier run of the switch admitted it
   kUnknownSource,   // not from the worker's address
   kForged,          // wrong tag
-  kLate,            // of a sum that all workers have received
+  kLate,            // belongs to a sum that all workers have received
   kBadSlot,         // outside the job's quota
   kBadShape,        // differs from the other workers' packets in size or operation
-  kWrongOperation,  // of an operation that is not running: old, its number has wrapped
+  kWrongOperation,  // its operation is not running: the packet is old, and its operation number has wrapped
 };
 inline constexpr std::size_t kRejectedCauses = 8;
 [[nodiscard]] const char* describe(Rejected cause);  // label for metrics: "malformed", "unknown_job", …
 
 struct PacketCounters {
-  // Accepted or not. A packet that names a job but fails authentication counts as a stray, and the job counts the
-  // cause. The sum of all packets_in is the number of packets that the switch received.
+  // Packets received, accepted or not. A packet that names a job but fails authentication counts as a stray, and the
+  // job counts the cause. The sum of all packets_in is the number of packets that the switch received.
   std::uint64_t packets_in = 0;
   std::uint64_t packets_out = 0;
   std::uint64_t bytes_in = 0;  // UDP payload
@@ -54,7 +54,7 @@ struct JobStatus {
   int slots_busy = 0;     // slots with an incomplete sum
   std::size_t bytes = 0;  // memory of its slots
   Duration age{};
-  Duration idle{};  // since the last accepted packet, or since the admission
+  Duration idle{};  // time since the last accepted packet, or since the admission
   PacketCounters counters;
 };
 
@@ -62,7 +62,7 @@ struct JobStatus {
 struct Snapshot {
   std::uint64_t epoch = 0;
   int slots = 0;           // maximum of all jobs together
-  int slots_assigned = 0;  // to live jobs
+  int slots_assigned = 0;  // slots assigned to live jobs
   std::size_t bytes = 0;   // maximum memory for the slots of all jobs
   std::size_t bytes_assigned = 0;
   std::uint64_t jobs_admitted = 0;

@@ -33,7 +33,7 @@ namespace {
 
 constexpr int kRings = 1024;  // descriptors per queue
 constexpr int kPacketBuffers = 4096;
-constexpr Duration kLookEagerly = std::chrono::milliseconds(1);  // then it sleeps between polls
+constexpr Duration kLookEagerly = std::chrono::milliseconds(1);  // afterwards the transport sleeps between polls
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr auto kAskEvery = std::chrono::milliseconds(10);
 constexpr int kQuestions = 200;

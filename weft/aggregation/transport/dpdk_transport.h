@@ -11,7 +11,7 @@
 
 namespace weft::aggregation {
 
-// SwitchML's [backend.dpdk].
+// Options of SwitchML's section [backend.dpdk].
 struct DpdkOptions {
   Address local;  // an address of the interface; port 0: any free port
   std::string cores = "0";

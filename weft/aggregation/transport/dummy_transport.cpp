@@ -29,7 +29,7 @@ void multiply(std::span<std::byte> elements, std::uint32_t factor) {
 DummyTransport::DummyTransport(const DummyOptions& options)
     : options_(options), wakes_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
-// Makes a result from a packet. The exponents stay the same: the maximum of equal exponents.
+// Makes a result from a packet. The exponents stay the same, because all workers are assumed to send equal ones.
 std::vector<std::byte> DummyTransport::answer_to(std::span<const std::byte> packet) const {
   std::vector<std::byte> answer(packet.begin(), packet.end());
   const std::optional<Packet> sent = decode(packet);

@@ -11,9 +11,9 @@
 
 namespace weft::aggregation {
 
-// SwitchML's [backend.dummy].
+// Options of SwitchML's section [backend.dummy].
 struct DummyOptions {
-  double megabits_per_second = 1000;  // of the simulated link; above 0
+  double megabits_per_second = 1000;  // rate of the simulated link; above 0
   // Multiply elements by the number of workers, as if all workers had sent the same; false: return them unchanged.
   bool process_packets = true;
   int workers = 1;

@@ -7,9 +7,9 @@
 
 namespace weft::aggregation {
 
-// Lets a UDP socket receive only from `sources`; port 0 matches any port; no sources: nothing. If the kernel has no
-// room for all sources, it admits their hosts from any port; if it has no room for those, it admits all senders.
-// Returns whether a filter is active.
+// Lets a UDP socket receive only from `sources`; port 0 matches any port; an empty list blocks all
+// senders. If the kernel has no room for all sources, the filter admits their hosts from any port; if it has no room
+// for the hosts either, all senders are admitted. Returns whether a filter is active.
 bool filter_sources(int socket, std::span<const Address> sources);
 
 }  // namespace weft::aggregation

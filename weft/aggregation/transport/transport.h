@@ -53,9 +53,9 @@ class Transport {
 
   // File descriptor that becomes readable when packets arrive, for a loop over several transports.
   [[nodiscard]] virtual int descriptor() const = 0;
-  // Drops packets from other sources early; port 0 matches any port; no sources: drop all. Before the first call,
-  // packets from all sources arrive. This only limits floods: the switch checks the sender of each packet again.
-  // Returns false if there are too many sources and packets from all sources arrive.
+  // Drops packets from other sources early; port 0 matches any port; an empty list drops all packets.
+  // Before the first call, packets from all sources arrive. This only limits floods: the switch checks the sender of
+  // each packet again. Returns false if there are too many sources and packets from all sources arrive.
   virtual bool accept_only(std::span<const Address> sources) = 0;
 };
 

@@ -14,7 +14,7 @@ constexpr std::size_t kUdpBytes = 8;
 constexpr std::uint16_t kIpv4 = 0x0800;
 constexpr std::uint8_t kUdp = 17;
 constexpr std::uint16_t kDontFragment = 0x4000;
-constexpr std::uint16_t kFragmentBits = 0x3fff;  // "more follow", and the offset
+constexpr std::uint16_t kFragmentBits = 0x3fff;  // the flag "more fragments", and the fragment offset
 constexpr std::uint8_t kHops = 64;
 
 // The ones' complement of the ones' complement sum of 16-bit words; the checksum's own field is still zero.

@@ -30,7 +30,7 @@ class UdpMessage {
     append(IPPROTO_IP, IP_PKTINFO, info);
   }
 
-  // Call before receiving.
+  // Makes room for control fields. Call it before receiving.
   void make_room_for_fields() {
     header.msg_control = control_.data();
     header.msg_controllen = control_.size();
@@ -58,7 +58,7 @@ class UdpMessage {
     header.msg_control = control_.data();
     header.msg_controllen = used_;
   }
-  // Zero if the kernel did not add the field.
+  // Returns a control field, or zero if the kernel did not add it.
   template <class Value>
   [[nodiscard]] Value field(int level, int type) {
     Value value{};

@@ -18,7 +18,7 @@
 namespace weft::aggregation {
 namespace {
 
-// More than 64 segments stall on some kernels. All together must fit into an IPv4 packet.
+// Some kernels stall on more than 64 segments. All segments together must fit into an IPv4 packet.
 constexpr std::size_t kMostSegments = 64;
 constexpr std::size_t kMostBytes = 65'507;
 // Maximum number of runs per receive(), so that the caller can send in between.
@@ -42,7 +42,8 @@ bool enable_gro(int socket) {
   return setsockopt(socket, SOL_UDP, UDP_GRO, &on, sizeof on) == 0;
 }
 
-// If the kernel does not support it, answers leave from the route's address.
+// Requests the destination address of received packets. If the kernel does not support this, answers leave from the
+// address that the routing table selects.
 void ask_for_destinations(int socket) {
   const int on = 1;
   setsockopt(socket, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);

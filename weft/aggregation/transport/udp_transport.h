@@ -55,7 +55,7 @@ class UdpTransport final : public Transport {
   bool gro_ = false;
   std::uint64_t lost_ = 0;
   SpinWait spin_wait_;
-  // Aligned to cache lines, which makes the kernel's copy faster.
+  // A cache line: aligned memory makes the kernel's copy faster.
   struct alignas(64) Line {
     std::array<std::byte, 64> bytes;
   };

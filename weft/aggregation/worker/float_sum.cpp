@@ -74,7 +74,7 @@ class FloatSum final : public SumStream {
  private:
   struct Stream {
     std::size_t chunk;
-    int round;  // of that chunk; -1: only its exponents are sent
+    int round;  // round of that chunk; -1: only its exponents are sent
     FloatChunk scales;
   };
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);

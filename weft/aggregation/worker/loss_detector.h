@@ -37,7 +37,7 @@ class LossDetector {
   [[nodiscard]] std::optional<std::size_t> next() {
     while (!in_flight_.empty()) {
       const auto [number, slot] = in_flight_.front();
-      const bool waits = number_[slot] == number;  // for the answer to this packet
+      const bool waits = number_[slot] == number;  // whether the slot waits for the answer to this packet
       if (waits && number + threshold_ >= newest_answered_) return std::nullopt;
       in_flight_.pop_front();
       if (waits) return slot;

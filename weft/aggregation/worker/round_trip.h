@@ -9,8 +9,8 @@
 namespace weft::aggregation {
 
 struct RetransmissionOptions {
-  Duration first = std::chrono::milliseconds(20);  // before the first measurement
-  Duration least = std::chrono::milliseconds(5);   // a worker may be descheduled for this long
+  Duration first = std::chrono::milliseconds(20);  // timeout before the first measurement
+  Duration least = std::chrono::milliseconds(5);   // lower bound: a worker may be descheduled for this long
   Duration most = std::chrono::milliseconds(250);  // upper bound of the exponential back-off
   int reordering_threshold = 16;  // a packet counts as lost when one sent this much later is answered; 0: never
   int probes = 8;                 // packets retransmitted at a time while no results arrive: peers may not have started

@@ -1,8 +1,8 @@
 // The packets of one allreduce: for each slot a stream in which the result of a packet determines the next packet.
 //
 // With a window of W slots, slot s carries packets s, s + W, s + 2W, … of the vector. Integers take one turn per
-// packet; floats take one turn ahead for the exponents, then one or more rounds. The streams of all workers take the
-// same turns, because only results determine them, and all workers receive the same results.
+// packet. Floats take one turn for the exponents of the first packet, then one or more rounds per packet. The streams
+// of all workers take the same turns, because only results determine them, and all workers receive the same results.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct SumLayout {
   Mode mode = Mode::kExtended;
   int packet_elements = 256;
   int workers = 1;
-  int window = 1;  // slots
+  int window = 1;  // number of slots
 };
 
 class SumStream {
@@ -38,9 +38,9 @@ class SumStream {
 
   // Number of elements whose sum is complete.
   [[nodiscard]] virtual std::int64_t elements_done() const = 0;
-  // Differs between workers if they do not call the same operation.
+  // Returns a hash that differs between workers if they do not call the same operation.
   [[nodiscard]] virtual std::uint32_t fingerprint() const = 0;
-  // Number of turns beyond the first round of floats.
+  // Number of rounds beyond the first round of each packet of floats.
   [[nodiscard]] virtual std::int64_t extra_rounds() const { return 0; }
 };
 

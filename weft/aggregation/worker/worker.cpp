@@ -36,7 +36,7 @@ void Worker::begin(SumStream& operation, Time now, Outbox& out) {
   silent_ = false;
   last_progress_ = now;
   ++operations_;
-  // Two identical calls in a row must also differ, because a worker may be one call behind.
+  // Two identical calls in a row must have different fingerprints, because a worker may be one call behind.
   fingerprint_ = operation.fingerprint() ^ static_cast<std::uint32_t>(partition::scramble(operations_));
   waiting_ = operation.slots();
   for (int slot = 0; slot < operation.slots(); ++slot) send_next(slot, now, out);

@@ -39,8 +39,8 @@ class Worker {
 
   // Sends the first packet of every slot. `operation` must live until done().
   void begin(SumStream& operation, Time now, Outbox& out);
-  // Handles a received packet. A result completes a turn and sends the slot's next packet; all others are counted and
-  // dropped.
+  // Handles a received packet. A result completes a turn and sends the slot's next packet. Notices set job_in_doubt()
+  // or operations_differ(). All other packets are counted and dropped.
   void handle(std::span<const std::byte> bytes, Time now, Outbox& out);
   // Retransmits packets that are lost or not answered in time.
   void on_time(Time now, Outbox& out);
@@ -51,17 +51,17 @@ class Worker {
   // Whether peers may still need this worker's last packets; see rejoin().
   [[nodiscard]] bool replaying() const;
 
-  // Continues after a restart of the switch. Every slot repeats its last packet, and slots that wait also the one
-  // before it. Workers are at most one turn apart in a slot, so these packets include the turn that the slowest worker
-  // misses.
+  // Continues after a restart of the switch. Every slot repeats its last packet; a slot that waits for a result
+  // also repeats the packet before it. Workers are at most one turn apart in a slot, so these packets include the turn
+  // that the slowest worker misses.
   void rejoin(const Admission& admission, Time now, Outbox& out);
   // Discards the running operation.
   void abandon();
 
-  // A notice claims that the switch does not know the job. Notices are not authenticated, so this is only a hint.
+  // Whether a notice claims that the switch does not know the job. It is only a hint, because it is not authenticated.
   [[nodiscard]] bool job_in_doubt() const { return job_in_doubt_; }
   void trust_job() { job_in_doubt_ = false; }
-  // An authenticated notice of the switch reports that the workers called different operations.
+  // Whether an authenticated notice of the switch reports that the workers called different operations.
   [[nodiscard]] bool operations_differ() const { return operations_differ_; }
 
   // Returns the number of the latest operation as SwitchML's packet header stores it.
@@ -88,22 +88,22 @@ class Worker {
 
   WorkerIdentity identity_;
   Admission admission_;
-  PacketMac own_mac_;     // for contributions
-  PacketMac switch_mac_;  // for results and notices
+  PacketMac own_mac_;     // authenticates contributions
+  PacketMac switch_mac_;  // verifies results and notices
   RetransmissionOptions options_;
   RoundTrip round_trip_;
   std::vector<WorkerSlot> slots_;
   std::unique_ptr<std::byte[]> packets_;  // memory of the slots' packets
   LossDetector loss_detector_;
   SumStream* operation_ = nullptr;
-  std::uint64_t operations_ = 0;  // started
+  std::uint64_t operations_ = 0;  // number of operations started
   std::uint8_t first_operation_;
   std::uint32_t fingerprint_ = 0;
-  int waiting_ = 0;  // number of slots
+  int waiting_ = 0;  // number of slots that wait for a result
   bool job_in_doubt_ = false;
   bool operations_differ_ = false;
-  bool silent_ = false;         // no result within the expected time
-  std::size_t next_probe_ = 0;  // slot
+  bool silent_ = false;         // no result has arrived within the expected time
+  std::size_t next_probe_ = 0;  // slot of the next probe
   Time next_due_{0};
   Time last_progress_{0};
   WorkerCounts counts_;

@@ -23,9 +23,9 @@ struct WorkerSlot {
   };
 
   std::uint64_t turns = 0;  // number of turns started
-  bool waiting = false;     // for the result of the last turn
-  // The switch lost its sums. It must sum the last packet again (and, while waiting, the one before it), because a peer
-  // may not have received the result.
+  bool waiting = false;     // whether it waits for the result of the last turn
+  // Whether the switch lost its sums and must sum the last packet again (and, while waiting, the one before it),
+  // because a peer may not have received the result.
   bool replaying = false;
   int tries = 0;
   Time first_sent_at{0};

@@ -9,11 +9,11 @@
 namespace weft::collective {
 
 // Throws on all ranks unless `x` belongs to a tracer (torch.compile, opcheck, export) or a ShapesOnly scope is active.
-// Collective in that case: a rank that passes a tensor of device "meta" would otherwise return at once with shapes
-// only, while the other ranks wait for it.
+// The check is collective when it throws: a rank that passes a tensor of device "meta" would otherwise return at once
+// with shapes only, while the other ranks wait for it.
 void reject_meta_tensor(const at::Tensor& x, std::int64_t comm);
 
-// Between these calls, operations of this thread on meta tensors return shapes and do not communicate. They nest.
+// Between these calls, operations of this thread on meta tensors return shapes and do not communicate. Calls may nest.
 void enter_shapes_only() noexcept;
 void leave_shapes_only() noexcept;
 

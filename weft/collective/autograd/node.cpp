@@ -91,7 +91,7 @@ variable_list OperationNode::apply(variable_list&& gradients) {
       if (!gradients[i].defined()) gradients[i] = outputs_[i].zeros();
     }
     variable_list result = call_adjoint(std::move(gradients));
-    result.resize(num_outputs());  // undefined for the token
+    result.resize(num_outputs());  // the gradient of the token is undefined
     for (std::size_t i = 0; i < result.size(); ++i) {
       if (!next_edge(i).is_valid()) result[i] = at::Tensor();
     }

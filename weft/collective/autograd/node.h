@@ -28,7 +28,7 @@ struct TensorSpec {
   at::TensorOptions options;
 };
 
-// kBackward while the calling thread runs an adjoint, whose messages use the backward channels.
+// Returns kBackward while the calling thread runs an adjoint, whose messages use the backward channels.
 [[nodiscard]] mpi::Direction current_direction() noexcept;
 
 class OperationNode : public torch::autograd::Node {

@@ -11,7 +11,7 @@ using at::Tensor;
 // Shared by the nodes of the start and of wait().
 struct PendingCollective::BackwardState {
   AsyncAdjoint adjoint;
-  TensorSpec result;  // for zeros if the result was not used
+  TensorSpec result;  // shape of the zeros for an unused result
   bool started = false;
 };
 

@@ -43,7 +43,7 @@ class PendingCollective final : public PendingOperation {
  private:
   struct BackwardState;
   std::shared_ptr<BackwardState> backward_;  // null if no gradient is needed
-  torch::autograd::Edge start_;              // to the node of the start, which backward must reach also without a tape
+  torch::autograd::Edge start_;  // edge to the node of the start, which backward must reach even without a tape
 };
 
 }  // namespace weft::collective

@@ -27,7 +27,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
 }  // namespace
 
 at::Tensor wait(const PendingPtr& pending, std::source_location where) {
-  TORCH_CHECK(pending != nullptr, "weft: wait expects a pending operation, got none");
+  TORCH_CHECK(pending != nullptr, "weft: wait expects a pending operation, got a null pointer");
   const mpi::OperationScope scope(pending->name(), pending->communicator().get(), where);
   TORCH_CHECK(!pending->finished_, "weft: wait was already called for this ", pending->name(),
               "; keep the result of the first call");

@@ -1,4 +1,4 @@
-// Process-wide functions for Python: MPI's life time, options, diagnostics and alarms.
+// Process-wide functions for Python: MPI's lifetime, options, diagnostics and alarms.
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
@@ -43,7 +43,7 @@ std::tuple<double, double, bool, bool, bool, std::int64_t> configuration() {
           options.max_count};
 }
 
-// Library, standard, thread level, host and CUDA support, for weft.doctor().
+// Returns the MPI library, its standard, the thread level, the host and the CUDA support, for weft.doctor().
 std::vector<std::string> facts() {
   return {mpi::Environment::library_version(), mpi::Environment::standard_version(), mpi::Environment::thread_level(),
           mpi::Environment::processor_name(), cuda_aware_report()};

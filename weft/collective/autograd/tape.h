@@ -75,7 +75,7 @@ class TapeScope {
  public:
   // Records to a new tape, or to none if `on` is false.
   explicit TapeScope(bool on = true);
-  // Records to the given tape of another thread, which must wait meanwhile.
+  // Records to the given tape of another thread. That thread must wait until the scope ends.
   explicit TapeScope(std::shared_ptr<Tape> tape);
   ~TapeScope();
   TapeScope(const TapeScope&) = delete;

@@ -23,9 +23,9 @@ class TorchCommunicator : public torch::CustomClassHolder {
 
 using TorchCommunicatorPtr = c10::intrusive_ptr<TorchCommunicator>;
 
-// All ranks of the job. Collective at the first call.
+// Returns the communicator of all ranks of the job. Collective at the first call.
 [[nodiscard]] TorchCommunicatorPtr world_communicator();
-// A duplicate of the MPI communicator with this Fortran handle; null if this rank is not a member. Collective.
+// Returns a duplicate of the MPI communicator with this Fortran handle; null if this rank is not a member. Collective.
 [[nodiscard]] TorchCommunicatorPtr communicator_from_fortran(std::int64_t handle);
 
 }  // namespace weft::collective

@@ -15,7 +15,7 @@
 namespace weft::control::rpc {
 namespace {
 
-using Clock = std::chrono::system_clock;  // gRPC's deadlines
+using Clock = std::chrono::system_clock;  // the clock of gRPC's deadlines
 constexpr auto kOneTry = std::chrono::seconds(3);
 constexpr int kSwitchMlSlots = 8192;
 constexpr std::uint16_t kSwitchMlPort = 48864;
@@ -60,7 +60,7 @@ class GrpcClient final : public aggregation::ControlClient {
   struct CallProperties {
     const char* method;
     std::string terms;
-    bool waits_for_others = false;  // then one try may take the whole `timeout`
+    bool waits_for_others = false;  // true: one attempt may take the whole `timeout`
   };
 
   // Calls until the switch answers: authenticates when challenged and retries while the switch is unreachable. Returns
@@ -70,7 +70,7 @@ class GrpcClient final : public aggregation::ControlClient {
                    const Call<Request, Response>& stub);
   void prepare(grpc::ClientContext& context, const CallProperties& properties, const std::string& message,
                const std::string& nonce) const;
-  // The nonce of a challenge.
+  // Returns the nonce of a challenge.
   [[nodiscard]] std::string next_nonce(const grpc::ClientContext& context, int challenges) const;
   [[noreturn]] void give_up(const grpc::Status& status) const;
 

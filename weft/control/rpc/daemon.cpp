@@ -124,7 +124,7 @@ struct Daemon::Parts {
   Transports transports;  // moved into the loop
   aggregation::Address data;
   int buffer;
-  int unfiltered = 0;  // at the last check
+  int unfiltered = 0;  // number of unfiltered ports at the last check
   aggregation::Jobs jobs;
   aggregation::SwitchLoop loop;
   Server server;
@@ -146,7 +146,7 @@ aggregation::Address Daemon::http_address() const {
 void Daemon::reclaim_idle() {
   const std::size_t ended = parts_->server.sessions().reclaim(parts_->options.idle);
   if (ended > 0) {
-    spdlog::info("ended {} session(s) without packets for {} s", ended, parts_->options.idle.count());
+    spdlog::info("ended {} session(s) that received no packets for {} s", ended, parts_->options.idle.count());
   }
   const int unfiltered = parts_->jobs.snapshot(aggregation::steady_now()).unfiltered_ports;
   if (unfiltered > parts_->unfiltered) {

@@ -23,7 +23,7 @@ struct Terms {
   int first_operation = -1;  // see SessionRequest; -1: not given
   aggregation::WorkerSalt salt{};
 
-  // "mode=extended elements=1024 port=4000 slots=0 first=-1 salt=<32 hexadecimal digits>"
+  // Returns "mode=extended elements=1024 port=4000 slots=0 first=-1 salt=<32 hexadecimal digits>".
   [[nodiscard]] std::string write() const;
   // Returns false if the text is invalid.
   [[nodiscard]] bool read(const std::string& text);

@@ -104,7 +104,7 @@ grpc::Status SessionService::log_rejection(std::uint32_t rank, const Authenticat
   return call.status;
 }
 
-// Rate-limited, because refused clients may retry often.
+// Logs a warning, with a rate limit, because refused clients may retry often.
 void SessionService::warn(const std::string& line) {
   if (const auto passed = refusals_.pass(line, LogLimit::Clock::now())) spdlog::warn("{}", *passed);
 }

@@ -50,7 +50,7 @@ struct DatasetSpec {
   double sample = 1;                  // fraction of the training images
   std::string cache{};                // path of the cache, with {rank} and {size}; neon: serialized_path
   std::optional<std::int64_t> test_images{};
-  std::optional<std::int64_t> batch_size{};  // neon's datapar: the global batch; the model names the local one
+  std::optional<std::int64_t> batch_size{};  // neon's datapar: size of the global batch; the model's is per rank
   bool shuffle = false;                      // reshuffle for every epoch
   std::int64_t prefetch = 2;                 // batches prepared in advance; 0: no prefetch thread
   std::int64_t images = 1000;                // number of synthetic images; shape and maps are their size

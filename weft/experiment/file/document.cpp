@@ -66,7 +66,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Place key_place;
     bool has_key = false;
     std::set<std::string> keys{};
-    std::vector<Entry> merged{};  // from <<; explicit keys override them
+    std::vector<Entry> merged{};  // entries from <<; explicit keys override them
   };
 
   [[noreturn]] void fail(const Place& place, const std::string& text) const {

@@ -26,7 +26,7 @@ constexpr IntegerRange kSeed{.least = 0, .most = std::int64_t{1} << 53};  // exa
 constexpr NumberRange kNonNegative{.least = 0};
 constexpr NumberRange kFraction{.least = 0, .most = 1};
 constexpr NumberRange kShare{.least = 1e-9, .most = 1};      // a fraction that must not be empty
-constexpr NumberRange kDecay{.least = 0, .most = 0.999999};  // of a running mean
+constexpr NumberRange kDecay{.least = 0, .most = 0.999999};  // decay of a running mean
 
 // Every getter returns nullopt or null if the key is absent. If the value has the wrong type or is out of range, it
 // also adds a problem.
@@ -71,7 +71,7 @@ class Fields {
   std::string what_;
   Problems& problems_;
   std::vector<std::string> known_;
-  std::vector<std::string> endings_;  // of accepted keys
+  std::vector<std::string> endings_;  // suffixes of accepted keys
 };
 
 // Convert an unquoted scalar. Booleans use the spellings of YAML and Python; numbers are finite and in C++ syntax.

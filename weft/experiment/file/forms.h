@@ -13,7 +13,8 @@ namespace weft::experiment {
 // Reads mappings without tags: data, split, model.
 [[nodiscard]] Experiment read_plain_form(const Value& root, Problems& problems);
 
-// Parts that both formats share.
+// These functions read parts that both formats share.
+
 // Reads {type: uniform, low, high} and the other kinds.
 [[nodiscard]] WeightInit read_weight_init(const Value& value, Problems& problems);
 // Reads {type: linear_monotone, initial_coef, ...} or {type: constant, coef}.

@@ -30,7 +30,7 @@ struct Extent {
 struct LayerSizes {
   Extent in;
   Extent out{};
-  std::vector<std::vector<LayerSizes>> branches{};  // of the layers inside it
+  std::vector<std::vector<LayerSizes>> branches{};  // sizes of the layers in each branch
 };
 
 struct Activation {
@@ -68,7 +68,7 @@ struct LayerSpec {
   std::shared_ptr<LayerSettings> settings{};
   std::string name{};
   Place place{};
-  bool split = true;  // neon's Dist suffix
+  bool split = true;  // neon's form: whether the class has the suffix Dist
   // The input that the file declares; layer_sizes() compares it with the output of the layers before.
   std::optional<std::int64_t> declared_maps{};
   std::optional<Sizes> declared_shape{};

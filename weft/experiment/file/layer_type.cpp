@@ -29,8 +29,8 @@ const LayerType* find_layer_type(const std::string& name, const Place& place, Pr
   std::vector<std::string> known;
   for (const auto& [known_name, type] : types()) known.push_back(known_name);
   const auto meant = text::nearest(name, known);
-  problems.add(place, "expected a kind of layer, got '" + name + "'; " +
-                          (meant ? "did you mean '" + *meant + "'?" : "known are " + text::listed(known)));
+  problems.add(place, "unknown layer type '" + name + "'; " +
+                          (meant ? "did you mean '" + *meant + "'?" : "the known types are " + text::listed(known)));
   return nullptr;
 }
 

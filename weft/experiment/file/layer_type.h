@@ -41,7 +41,7 @@ struct NeonLayer {
 };
 
 struct LayerType {
-  std::string name;  // in weft's own form: `- max_pool: {kernel: 2}`
+  std::string name;  // name in weft's own form, as in `- max_pool: {kernel: 2}`
   std::function<LayerSettingsPtr(Fields&, LayerListReader&)> read;
   std::string short_key{};  // `- max_pool: 2` sets this key; empty if the type needs a mapping
   std::vector<NeonClass> neon_classes{};

@@ -6,7 +6,7 @@
 
 namespace weft::experiment {
 
-// Changes linearly from `initial` in epoch `start` to `saturated` in epoch `saturate`.
+// Momentum that changes linearly from `initial` in epoch `start` to `saturated` in epoch `saturate`.
 struct MomentumSchedule {
   double initial = 0;
   double saturated = 0;

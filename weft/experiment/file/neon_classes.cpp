@@ -22,8 +22,9 @@ std::optional<std::string> neon_class(const Value& value, const std::string& wha
   const std::string name = value.tag.substr(std::string(kMark).size());
   if (std::find(known.begin(), known.end(), name) != known.end()) return name;
   const auto meant = text::nearest(name, known);
-  problems.add(value.place, "expected " + what + ", got the unknown class " + name + "; " +
-                                (meant ? "did you mean " + *meant + "?" : "known are " + text::listed(known)));
+  problems.add(value.place,
+               "expected " + what + ", got the unknown class " + name + "; " +
+                   (meant ? "did you mean " + *meant + "?" : "the known classes are " + text::listed(known)));
   return std::nullopt;
 }
 

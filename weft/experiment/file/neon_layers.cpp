@@ -54,7 +54,7 @@ LearningRule read_neon_rule(const Value& value, LearningRule rule, std::optional
   fields.require("lr_params");
   if (const Value* params = fields.mapping("lr_params")) {
     Fields numbers(*params, "lr_params", problems);
-    numbers.accept({"backend", "weight_decay"});  // neon reads it but never applies it
+    numbers.accept({"backend", "weight_decay"});  // neon reads weight_decay but never applies it
     read_rates(numbers, rule, pretrain_rate);
   }
   if (!known->ends_with("Momentum")) rule.momentum = {};

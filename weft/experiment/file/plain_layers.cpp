@@ -42,7 +42,7 @@ class LayerReader final : public LayerListReader {
  private:
   bool may_have_another(const Place& place) {
     if (++count_ == kMostLayers + 1) {
-      problems_.add(place, "expected at most " + std::to_string(kMostLayers) + " layers, got more");
+      problems_.add(place, "expected at most " + std::to_string(kMostLayers) + " layers, including repeated ones");
     }
     return count_ <= kMostLayers;
   }
@@ -50,7 +50,7 @@ class LayerReader final : public LayerListReader {
   LayerSpec layer(const Value& item) {
     LayerSpec layer;
     layer.place = item.place;
-    // A word, or one key with its settings.
+    // An item is a word, or a mapping of one key to its settings.
     const bool word = item.kind == Value::Kind::kScalar;
     if (!word && item.entries.size() != 1) {
       problems_.add(item.place, "expected a layer as 'kind: {settings}', got " + item.describe());

@@ -9,9 +9,9 @@
 namespace weft::experiment {
 
 [[nodiscard]] std::vector<LayerSpec> read_plain_layers(const Value& list, Problems& problems);
-// {type: sgd, rate, momentum, weight_decay, schedule}, or {type: adam, ...}.
+// Reads {type: sgd, rate, momentum, weight_decay, schedule}, or {type: adam, ...}.
 [[nodiscard]] LearningRule read_optimizer(const Value& value, Problems& problems);
-// [error, top5, auc, {top_k: 3}]; the error itself, which is always measured, is not among them.
+// Reads [error, top5, auc, {top_k: 3}]. The result omits the error itself, which is always measured.
 [[nodiscard]] std::vector<Metric> read_metrics(const Value& list, Problems& problems);
 
 }  // namespace weft::experiment

@@ -27,7 +27,7 @@ void read_metric(const Value& item, std::vector<Metric>& metrics, Problems& prob
     return;
   }
   if (item.kind == Value::Kind::kScalar) {
-    if (item.text == "error") return;  // always evaluated
+    if (item.text == "error") return;  // the error is always evaluated
     if (item.text == "auc") return metrics.push_back({"auc", 0, item.place});
     if (const auto count = places_in(item.text)) return metrics.push_back(top_k_error(*count, item.place));
   }

@@ -28,7 +28,7 @@ RateSchedule read_rate_schedule(const Value& value, Problems& problems) {
   fields.require("type");
   const auto type = fields.choice("type", {"constant", "step", "exponential", "cosine"});
   RateSchedule schedule;
-  if (!type) fields.accept({"epochs", "gamma", "last"});  // unknown type: do not report its keys, too
+  if (!type) fields.accept({"epochs", "gamma", "last"});  // the type is unknown, so its keys are not reported as well
   if (type == "step") {
     schedule.kind = RateSchedule::Kind::kStep;
     schedule.steps = read_steps(fields);

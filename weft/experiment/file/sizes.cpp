@@ -97,8 +97,8 @@ std::vector<LayerSizes> chain_sizes(const std::vector<LayerSpec>& layers, const 
 void require_memory(const LayerSpec& layer, const LayerSizes& sizes, Problems& problems) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   if (layer.settings->parameter_count(sizes) <= kMost && sizes.out.values() <= kMost) return;
-  problems.add(layer.place, "expected at most " + std::to_string(kMost) + " values and weights in layer '" +
-                                layer.name + "', got more");
+  problems.add(layer.place, "layer '" + layer.name + "' has more than " + std::to_string(kMost) +
+                                " values or weights; use smaller sizes");
 }
 
 LayerSizes sizes_of(const LayerSpec& layer, const Extent& in, Problems& problems) {
@@ -185,7 +185,7 @@ std::vector<LayerSizes> layer_sizes(const Experiment& experiment, Problems& prob
 
 void check_model(const Experiment& experiment, const std::vector<LayerSizes>& sizes, Problems& problems) {
   const ModelSpec& model = experiment.model;
-  if (model.layers.empty()) return problems.add(model.place, "expected layers in the model, got none");
+  if (model.layers.empty()) return problems.add(model.place, "the model has no layers; expected at least one");
   const LayerSpec& last = model.layers.back();
   const std::int64_t classes = class_count(experiment.dataset);
   if (!sizes.back().out.shape.empty() || sizes.back().out.maps != classes) {
@@ -199,9 +199,8 @@ void check_model(const Experiment& experiment, const std::vector<LayerSizes>& si
   check_blocks(model, problems);
   for (const Metric& metric : model.metrics) {
     if (metric.largest < classes) continue;
-    problems.add(metric.place, "expected fewer than " + std::to_string(classes) + " outputs in '" + metric.name +
-                                   "', because there are " + std::to_string(classes) + " classes, got " +
-                                   std::to_string(metric.largest));
+    problems.add(metric.place, "metric '" + metric.name + "' needs more than " + std::to_string(metric.largest) +
+                                   " classes, but the data set has " + std::to_string(classes));
   }
   for_each_layer(model.layers, [&](const LayerSpec& layer) {
     if (!layer.settings->needs_unsplit_ranks() || experiment.split.mode == SplitSpec::Mode::kNone) return;

@@ -14,7 +14,7 @@
 namespace weft::experiment {
 
 struct AffineSettings {
-  bool wanted = true;     // normalized values get a scale and a shift
+  bool wanted = true;     // whether normalized values get a scale and a shift
   double epsilon = 1e-5;  // added to the variance
 };
 

@@ -12,7 +12,7 @@ struct Experiment;
 // How a number of ranks shares the work. Pure arithmetic.
 struct RankPlan {
   std::int64_t shards = 1;  // groups; each processes a part of every batch
-  Sizes tiles{1, 1};        // rows and columns of each group
+  Sizes tiles{1, 1};        // rows and columns of tiles in each group
   std::int64_t copies = 1;  // ranks with the same data, if the layers are distributed instead
   bool unsplit = false;     // the experiment disables splitting
 };

@@ -22,7 +22,7 @@ struct LayerRow {
   std::string kind;
   std::string output;
   std::string tiles;            // the part of the output that a rank holds
-  std::int64_t parameters = 0;  // of the whole layer
+  std::int64_t parameters = 0;  // number of parameters of the whole layer
 };
 
 // Describes the layers split according to `plan`, without building them. Not collective.

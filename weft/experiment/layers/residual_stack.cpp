@@ -17,8 +17,8 @@ namespace {
 using spatial::DistTensor;
 using Parameters = std::vector<spatial::nn::Parameter>;
 
-// Multigrid solver for a stack whose layers are distributed over the ranks. With one level, it runs the layers one
-// after another.
+// Settings of the multigrid solver for a stack whose layers are distributed over the ranks. With one level, it runs the
+// layers one after another.
 struct SolverSettings {
   std::int64_t levels = 1;
   std::int64_t coarsening = 4;

@@ -14,8 +14,8 @@ class UpsampleSettings final : public LayerSettings {
     mode_ = fields.choice("mode", {"nearest", "nearest-exact", "bilinear"}).value_or("nearest");
     align_corners_ = mode_ == "bilinear" && fields.boolean("align_corners").value_or(false);
     if (fields.has("size") != fields.has("scale")) return;
-    fields.problems().add(fields.place(), std::string("expected either 'scale' or 'size' in a layer upsample, got ") +
-                                              (fields.has("size") ? "both" : "none"));
+    fields.problems().add(fields.place(), std::string("expected either 'scale' or 'size' in an upsample layer, got ") +
+                                              (fields.has("size") ? "both" : "neither"));
   }
 
   [[nodiscard]] bool needs_field() const override { return true; }

@@ -61,7 +61,7 @@ at::Tensor initial_weights(const WeightInit& init, const Sizes& shape, std::int6
       return uniform(init.low, init.high);
     case WeightInit::Kind::kNormal:
       return at::randn(shape, generator, options).mul_(init.scale).add_(init.loc);
-    case WeightInit::Kind::kNodeNormalized: {  // neon's rule: by the sum of rows and columns
+    case WeightInit::Kind::kNodeNormalized: {  // neon's rule: the range depends on the sum of rows and columns
       const std::int64_t fan_out = c10::multiply_integers(shape) / std::max<std::int64_t>(fan_in, 1);
       const double bound = init.scale * std::sqrt(6.0 / static_cast<double>(fan_in + fan_out));
       return uniform(-bound, bound);

@@ -27,7 +27,8 @@ struct WeightSettings {
 // Returns the number of weights and biases of a layer whose outputs have `inputs` inputs each; saturates.
 [[nodiscard]] std::int64_t weight_count(const WeightSettings& settings, std::int64_t inputs);
 
-// Returns the generator of layer number `layer`. Each layer has its own, so that its values do not depend on others.
+// Returns the generator of layer number `layer`. Each layer has its own, so that layers do not affect each other's
+// values.
 [[nodiscard]] at::Generator layer_generator(std::uint64_t seed, std::size_t layer);
 
 // Draws weights. `fan_in` is the number of inputs of one output; kNodeNormalized and kFanIn use it.

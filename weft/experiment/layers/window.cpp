@@ -63,9 +63,9 @@ void require_odd(const Sizes& kernel, const LayerProblems& problems) {
 
 void require_groups(std::int64_t groups, std::int64_t inputs, std::int64_t outputs, const LayerProblems& problems) {
   if (inputs % groups == 0 && outputs % groups == 0) return;
-  problems.expected(
-      "groups that divide " + std::to_string(inputs) + " maps before and " + std::to_string(outputs) + " after it",
-      std::to_string(groups));
+  problems.expected("groups that divide both " + std::to_string(inputs) + " input maps and " + std::to_string(outputs) +
+                        " output maps",
+                    std::to_string(groups));
 }
 
 Extent limit_growth(const Extent& in, const Extent& out, const LayerProblems& problems) {

@@ -13,7 +13,7 @@ struct WindowSettings {
   Sizes padding{0, 0};
   Sizes dilation{1, 1};
 
-  // Returns the cells from the first to the last that a window covers, by dimension.
+  // Returns the number of cells from the first to the last that a window covers, by dimension.
   [[nodiscard]] Sizes reach() const;
   [[nodiscard]] std::int64_t cells() const;
   // Returns `maps` maps of the size of the output. Reports windows that do not fit.
@@ -24,7 +24,7 @@ struct WindowSettings {
 [[nodiscard]] WindowSettings read_window(Fields& fields, const Sizes& stride);
 // Reads neon's fshape, stride and pad, and the declared input.
 [[nodiscard]] WindowSettings read_neon_window(Fields& fields, NeonLayer& layer);
-// The same for layers that keep the number of maps; accepts and ignores nofm.
+// Like read_neon_window(), for layers that keep the number of maps; accepts and ignores nofm.
 [[nodiscard]] WindowSettings read_neon_pool(Fields& fields, NeonLayer& layer);
 
 // Reports windows of even size, which have no center.

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using at::Tensor;
 
-constexpr std::size_t kKept = 2;  // complete checkpoints per run
+constexpr std::size_t kKept = 2;  // number of complete checkpoints that a run keeps
 constexpr const char* kPrefix = "step-";
 
 std::string dtype_name(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }
@@ -49,7 +49,7 @@ bool writes(const Parameter& parameter, const Mesh& mesh) {
 }
 
 void write_shard(const fs::path& folder, const std::vector<Parameter>& state, const Mesh& mesh) {
-  std::vector<Tensor> kept;  // contiguous
+  std::vector<Tensor> kept;  // keeps the contiguous tensors alive
   std::vector<files::TensorBytes> tensors;
   files::Metadata places;
   for (const Parameter& parameter : state) {

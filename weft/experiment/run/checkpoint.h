@@ -21,7 +21,7 @@ void save_checkpoint(const std::filesystem::path& run, const std::vector<Paramet
 [[nodiscard]] std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
 // Restores the values of `state` from a checkpoint that any number of ranks wrote. Throws CheckpointError if a tensor
-// is missing or has another shape or type; `state` is unchanged then.
+// is missing or has another shape or type; in that case, `state` is unchanged.
 void load_checkpoint(const std::filesystem::path& folder, const CheckpointIndex& index,
                      const std::vector<Parameter>& state);
 

@@ -84,13 +84,14 @@ void require_covered(const std::string& name, const IndexedTensor& tensor, const
       const partition::Range& range = piece.box.ranges[i];
       inside = range.begin >= 0 && range.begin <= range.end && range.end <= whole.ranges[i].end;
     }
-    const bool plain_name = fs::path(piece.file).filename() == piece.file;  // never read outside of the folder
+    // Files outside of the folder are never read.
+    const bool plain_name = fs::path(piece.file).filename() == piece.file;
     const bool apart = std::none_of(tensor.pieces.data(), &piece, [&](const Piece& other) {
       return inside && !other.box.intersect(piece.box).empty();
     });
     if (!inside || !apart || !plain_name)
       throw CheckpointError("weft: checkpoint " + folder.string() + " is damaged: pieces of '" + name +
-                            "' overlap or lie outside of the tensor");
+                            "' overlap, lie outside of the tensor, or name a file in another folder");
     cells += piece.box.volume();
   }
   if (cells == whole.volume()) return;

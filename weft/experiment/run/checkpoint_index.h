@@ -36,7 +36,7 @@ struct CheckpointIndex {
   std::int64_t ranks = 1;
   std::map<std::string, double> numbers{};  // progress, seed, batch size; integers up to 2^53 are exact
   std::map<std::string, IndexedTensor> tensors{};
-  // For the checks on resume; empty in older checkpoints.
+  // Facts that a resumed run must match; empty in older checkpoints.
   std::vector<IndexedStage> stages{};
   std::map<std::string, std::string> data{};  // Dataset::description
 };

@@ -44,7 +44,7 @@ void require_same_data(const CheckpointIndex& then, const CheckpointIndex& now) 
 
 bool compatible(const std::vector<IndexedStage>& then, const std::vector<IndexedStage>& now, std::size_t i) {
   const bool was_last = i + 1 == then.size();
-  if (i >= now.size()) return was_last;  // fewer epochs than are finished
+  if (i >= now.size()) return was_last;  // the file now ends before stage i: the run is finished
   if (then[i].kind != now[i].kind || then[i].layer != now[i].layer) return false;
   if (then[i].epochs == now[i].epochs) return true;
   // If another stage follows now, no finished epoch may be dropped.
@@ -82,7 +82,7 @@ Progress resume_point(const CheckpointIndex& then, const CheckpointIndex& now) {
   require_same_stages(then, now, progress);
   const bool finished = !then.stages.empty() && progress.stage >= static_cast<std::int64_t>(then.stages.size());
   if (!finished) return progress;
-  // The end of the last stage, which may have more epochs now.
+  // Resumes at the end of the last stage, which may have more epochs now.
   return {.stage = static_cast<std::int64_t>(then.stages.size()) - 1,
           .epoch = then.stages.back().epochs,
           .step = progress.step};

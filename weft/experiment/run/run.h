@@ -21,12 +21,12 @@ enum class RunEnd : std::uint8_t { kFinished, kStopped };
 
 // Runs the experiment to its end, or until a stop request. Rank 0 prints. Collective over `world`.
 // Throws ExperimentError on every rank for mistakes in the file. Failures before and between steps (data, checkpoints,
-// the run folder) also throw on every rank, as mpi::SharedFailure if there are several. Failures inside of a step, or
-// when rank 0 writes metrics, throw only on the rank that fails.
+// the run folder) also throw on every rank, as mpi::SharedFailure if the job has several ranks. Failures inside of a
+// step, or when rank 0 writes metrics, throw only on the rank that fails.
 RunEnd run_experiment(const RunOptions& options, const std::shared_ptr<Communicator>& world);
 
 // Installs handlers: SIGINT, SIGTERM and SIGUSR1 (which launchers forward) request a stop after the current step. A
-// second SIGINT ends the process.
+// further SIGINT restores the default action, so that the next one ends the process.
 void stop_on_signals();
 [[nodiscard]] bool stop_requested() noexcept;
 

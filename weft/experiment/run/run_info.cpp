@@ -18,7 +18,7 @@ std::string split_text(const RankPlan& plan) {
   return plan.shards == 1 ? tiles : std::to_string(plan.shards) + " parts of each batch, each in " + tiles;
 }
 
-// An absolute path, since the folder may be relative to the working directory.
+// Returns an absolute path, since the folder may be relative to the working directory.
 std::string data_text(const Experiment& experiment, const std::filesystem::path& data) {
   const std::string& kind = experiment.dataset.kind;
   return data.empty() ? kind + ", synthetic" : kind + " in " + std::filesystem::absolute(data).string();

@@ -39,7 +39,7 @@ void write_all_filters(const fs::path& run, const Experiment& experiment, const 
     const LayerSpec& spec = experiment.model.layers[i];
     if (spec.is("conv")) write_filters(run, spec.name, network.parameters(i)[0]->value);
     if (!spec.is("local_filter") || network.parameters(i)[0]->value.numel() == 0) continue;
-    const Tensor weights = network.parameters(i)[0]->value.detach();  // of this rank's outputs
+    const Tensor weights = network.parameters(i)[0]->value.detach();  // weights of this rank's outputs
     write_filters(run, spec.name, weights.flatten(0, 2));
   }
 }

@@ -1,4 +1,4 @@
-// The exception for checkpoints that are missing, damaged or of another experiment.
+// The exception for checkpoints that are missing, damaged or from another experiment.
 #pragma once
 
 #include <stdexcept>

@@ -7,7 +7,7 @@
 
 namespace weft::experiment {
 
-enum class Cost : std::uint8_t;  // description.h
+enum class Cost : std::uint8_t;  // defined in description.h
 
 struct CostValue {
   at::Tensor objective;  // for backward: the sum over outputs, divided by the size of the whole batch

@@ -15,9 +15,9 @@ namespace weft::experiment {
 struct Dataset {
   std::unique_ptr<data::Loader> train;
   std::unique_ptr<data::Loader> test;
-  std::filesystem::path folder{};  // of the files; empty for synthetic sets
-  // Identifies the training images, to detect other data on resume. Paths are excluded because files may move. Only on
-  // rank 0, since other hosts may store the same images differently.
+  std::filesystem::path folder{};  // folder of the data files; empty for synthetic sets
+  // Identifies the training images, to detect other data on resume. Paths are excluded because files may move. Set on
+  // rank 0 only, since other hosts may store the same images differently.
   std::map<std::string, std::string> description{};
 };
 

@@ -14,7 +14,7 @@ struct Evaluation {
   double error = 0;  // fraction of images whose class is not the largest output
   std::int64_t images = 0;
   std::vector<std::vector<std::int64_t>> confusion{};  // [class][predicted class]
-  MetricValues metrics{};                              // of the experiment's `metrics`
+  MetricValues metrics{};                              // values of the experiment's `metrics`
 };
 
 // Evaluates all images of the loader. The result is equal on every rank. Collective.

@@ -31,8 +31,8 @@ Parameter count_of(const Parameter& parameter, const at::Tensor& count) {
 
 }  // namespace
 
-// One torch optimizer per parameter: options of a parameter group that equal torch's defaults would be replaced by
-// those of the optimizer.
+// Each parameter has its own torch optimizer: options of a parameter group that equal torch's defaults would be
+// replaced by those of the optimizer.
 template <class Torch, class Options, class State>
 void Optimizer::add_adaptive(Slot& slot) {
   const LearningRule& rule = slot.parameter->rule;

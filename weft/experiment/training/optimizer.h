@@ -17,7 +17,7 @@ namespace weft::experiment {
 struct UpdateTime {
   std::int64_t epoch = 0;   // momentum schedules count whole epochs, as in neon
   double fraction = 0;      // the finished part of the epoch
-  std::int64_t epochs = 1;  // of the whole training, for schedules that end with it
+  std::int64_t epochs = 1;  // epochs of the whole training, for schedules that end with it
 };
 
 class Optimizer {
@@ -39,7 +39,7 @@ class Optimizer {
     std::unique_ptr<torch::optim::Optimizer> optimizer;  // null for neon's momentum
     at::Tensor first;                                    // velocity (momentum) or running mean of the gradients
     at::Tensor second;                                   // running mean of the squared gradients
-    at::Tensor count;  // one number: the updates of the means, starting with the parameter's first gradient
+    at::Tensor count;  // one number: the updates of the means since the parameter's first gradient
   };
 
   template <class Torch, class Options, class State>

@@ -60,7 +60,7 @@ void Pretrainer::update(Tensor& weights, const Tensor& gradient) const {
 
 double Pretrainer::step(const data::Batch& batch) {
   const DistTensor x = input_of(batch.images);
-  // Two leaves even for tied weights: each use has its own gradient and its own update.
+  // Creates two leaves even for tied weights: each use has its own gradient and its own update.
   const Tensor encoding = leaf(filter_.weights());
   const Tensor decoding = leaf(decoding_weights());
   const DistTensor y = filter_.encode(x, encoding);

@@ -18,7 +18,7 @@ std::int64_t whole(const std::map<std::string, double>& numbers, const char* nam
   const double value = number(numbers, name);
   if (!(value >= 0 && value <= kExact))
     throw CheckpointError("weft: the checkpoint is damaged: '" + std::string(name) + "' is " + std::to_string(value) +
-                          ", expected a count");
+                          ", expected a number from 0 to 2^53");
   return static_cast<std::int64_t>(value);
 }
 

@@ -9,10 +9,10 @@ namespace weft::experiment {
 
 struct Progress {
   std::int64_t stage = 0;
-  std::int64_t epoch = 0;  // within the stage
+  std::int64_t epoch = 0;  // current epoch within the stage
   std::int64_t batch = 0;  // next batch of the epoch
   std::int64_t step = 0;   // finished batches of the whole training
-  double cost_sum = 0;     // over the finished batches of the epoch
+  double cost_sum = 0;     // sum over the finished batches of the epoch
   std::int64_t mistakes = 0;
   std::int64_t images = 0;
 };

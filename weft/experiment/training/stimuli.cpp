@@ -27,7 +27,7 @@ constexpr int kAscents = 60;
 constexpr double kStep = 0.2;
 
 DistTensor units_of(const Network& network, const Activations& input) {
-  return spatial::nn::tiles_of(network.run(input, 0, network.size() - 1, {}), "before the output");
+  return spatial::nn::tiles_of(network.run(input, 0, network.size() - 1, {}), "the search for the best units");
 }
 
 // Returns the global number of each unit in this rank's tile.

@@ -16,7 +16,7 @@ namespace weft::mpi {
 // PeerLost if a rank raises an alarm. Messages between two ranks arrive in the order in which they are sent.
 class MessageChannel {
  public:
-  // Local. Uses `tag` of `comm`, one of the communicator's channels. `operation` is a literal that errors name.
+  // Local. Uses `tag` of `comm`, one of the communicator's channels. `operation` is a string literal for errors.
   MessageChannel(Communicator& communicator, const char* operation, CommView comm, int tag) noexcept
       : communicator_(communicator), operation_(operation), comm_(comm), tag_(tag) {}
   // Collective. Opens a channel under a tag that no other message uses. All ranks throw Disagreement if they name

@@ -36,7 +36,7 @@ struct Label {
   [[nodiscard]] std::span<const std::int64_t> sizes() const noexcept {
     return {shape.data(), static_cast<std::size_t>(dims)};
   }
-  // "float32[2, 3]".
+  // Returns text such as "float32[2, 3]".
   [[nodiscard]] std::string describe() const;
 };
 

@@ -63,7 +63,7 @@ bool PersistentExchange::advance() {
     if (message.under_way) test(message);
   }
   if (under_way()) return false;
-  // Only after everything else is done, so that no message of this exchange matches the next one.
+  // Throws only after everything else is done, so that no message of this exchange matches the next one.
   if (!complaint_.empty()) throw LengthMismatch(std::exchange(complaint_, {}));
   return true;
 }

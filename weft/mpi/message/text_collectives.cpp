@@ -12,7 +12,7 @@
 namespace weft::mpi {
 namespace {
 
-// Owned by the requests: MPI may still use it after a wait that ended early.
+// The requests own it: MPI may still use it after a wait that ended early.
 struct Gathered {
   Gathered(std::string text, std::size_t ranks)
       : mine(std::move(text)), length(std::ssize(mine)), ones(ranks, 1), lengths(ranks) {}

@@ -1,6 +1,6 @@
 // Text and other bytes of any length from one rank or all ranks to all.
 //
-// Collective over the communicator. Waits throw TimeoutError and PeerLost. `operation` is a literal that errors name.
+// Collective over the communicator. Waits throw TimeoutError and PeerLost. `operation` is a string literal for errors.
 #pragma once
 
 #include <string>

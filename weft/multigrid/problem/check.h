@@ -14,8 +14,8 @@ struct CheckReport {
 };
 
 // Local. Takes a few steps on every level and checks that combine() is linear, norm() is a norm, pack() and unpack()
-// round-trip, steps are reproducible and keep their input, and coarsen() and refine() match the levels. initial() must
-// work on this rank. The report contains exceptions of the problem.
+// round-trip, steps are reproducible and do not modify their input, and coarsen() and refine() match the levels.
+// initial() must work on this rank. The report includes exceptions that the problem throws.
 [[nodiscard]] CheckReport check_problem(Problem& problem, const TimeHierarchy& hierarchy, double tolerance = 1e-10);
 
 }  // namespace weft::multigrid

@@ -57,7 +57,7 @@ class Problem {
 
   // A view or a copy of the state's bytes. `place` is the point of the state.
   [[nodiscard]] virtual Packed pack(const State& u, const Place& place) = 0;
-  // May keep message.owner and use the received bytes, which are aligned for any type, as the state.
+  // Returns the state. May keep message.owner and use the received bytes, which are aligned for any type.
   [[nodiscard]] virtual State unpack(Packed message, const Place& place) = 0;
   // The exact number of bytes that pack() makes at a place, if sender and receiver know it in advance; this saves a
   // message. All ranks must return the same value.

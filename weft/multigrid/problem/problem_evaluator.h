@@ -36,10 +36,10 @@ class ProblemEvaluator {
   [[nodiscard]] State refine(const State& u, const Place& place);
   void access(const State& u, const Place& place);
 
-  // Empty if this rank has failed.
+  // Returns nullopt if this rank has failed.
   [[nodiscard]] std::optional<Packed> pack(const State& u, const Place& place);
   [[nodiscard]] State unpack(std::optional<Packed> message, const Place& place);
-  // Equal on both ends of a message, even if one of them has failed.
+  // Returns the same value on both ends of a message, even if one of them has failed.
   [[nodiscard]] std::optional<std::int64_t> packed_bytes(const Place& place);
 
   [[nodiscard]] bool failed() const noexcept { return failed_; }

@@ -24,7 +24,8 @@ class State {
   [[nodiscard]] const T& as() const noexcept {
     return *static_cast<const T*>(value_.get());
   }
-  // The value for overwriting if this is the only reference to the state; null otherwise. Only for states made by `of`.
+  // Returns the value for overwriting if this is the only reference to the state; otherwise null. Requires a state from
+  // `of`.
   // The caller must know whether the value itself shares memory with others, as a tensor may.
   template <class T>
   [[nodiscard]] T* exclusive() noexcept {

@@ -29,7 +29,7 @@ bool done_by(mpi::Operation& operation, Clock::time_point deadline) {
 constexpr char kAllArrived = 1;
 constexpr char kSomeMissing = 0;
 
-// Message buffers. MPI keeps them alive after a rank times out.
+// Message buffers. They stay alive after a rank times out, because MPI may still use them.
 struct Buffers {
   char hello = 0;
   char here = 0;
@@ -49,7 +49,7 @@ void await_all(mpi::CommView comm, int tag, std::chrono::milliseconds timeout, b
   const auto send_to_all = [&](const char& value) {
     std::vector<mpi::Outgoing> outgoing;
     for (int rank = 1; rank < comm.size(); ++rank) outgoing.push_back({rank, &value, 1});
-    // Late ranks receive it when they arrive.
+    // Late ranks receive the verdict when they arrive.
     static_cast<void>(mpi::exchange(outgoing, {}, tag, comm, buffers)->advance());
   };
   send_to_all(buffers->here);

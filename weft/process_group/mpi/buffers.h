@@ -57,7 +57,7 @@ class Reduction {
   mpi::ReduceOp op_;
   at::ScalarType type_;
   int ranks_;
-  at::Tensor factor_;  // of PREMUL_SUM
+  at::Tensor factor_;  // factor of PREMUL_SUM
 };
 
 // Returns the steps after the ranks' values are combined in the target's memory.

@@ -27,8 +27,8 @@ std::vector<std::int64_t> split_sizes(const std::vector<std::int64_t>& given, co
                                       const char* which) {
   const std::int64_t total = tensor.dim() == 0 ? 1 : tensor.size(0);
   if (given.empty()) {
-    TORCH_CHECK(total % ranks == 0, "weft: all_to_all expects an ", which, " whose first dimension ", total,
-                " divides by ", ranks, " ranks, or split sizes");
+    TORCH_CHECK(total % ranks == 0, "weft: all_to_all expects an ", which, " whose first dimension (", total,
+                ") is a multiple of the number of ranks (", ranks, "), or split sizes");
     return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), total / ranks);
   }
   TORCH_CHECK(static_cast<int>(given.size()) == ranks, "weft: all_to_all expects one ", which,
@@ -228,7 +228,7 @@ Task MpiGroup::all_to_all_task(const Tensors& outputs, const Tensors& inputs) {
   std::vector<OutputBuffer> targets;
   Transfers transfers;
   for (int k = 0; k < size_; ++k) {
-    const int to = (rank_ + k) % size_;  // each rank starts with a different one
+    const int to = (rank_ + k) % size_;  // each rank starts with a different receiver
     const int from = (rank_ - k + size_) % size_;
     transfers.send(to, inputs[static_cast<std::size_t>(to)]);
     transfers.receive(from, targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(from)])));

@@ -59,7 +59,7 @@ class MpiGroup final : public c10d::Backend {
   void shutdown() override;
   c10d::ErrorType getError() override;
 
-  // reductions.cpp
+  // Implemented in reductions.cpp:
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
@@ -68,10 +68,10 @@ class MpiGroup final : public c10d::Backend {
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& opts) override;
 
-  // sparse.cpp
+  // Implemented in sparse.cpp:
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
 
-  // gathering.cpp
+  // Implemented in gathering.cpp:
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
@@ -84,11 +84,11 @@ class MpiGroup final : public c10d::Backend {
                         std::vector<std::int64_t>& input_sizes, const c10d::AllToAllOptions& opts) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
 
-  // barrier.cpp
+  // Implemented in barrier.cpp:
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
-  // messages.cpp
+  // Implemented in messages.cpp:
   WorkPtr send(Tensors& tensors, int dest, int tag) override;
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;

@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<bool> g_peer_lost{false};
 
-// Only the members of the group take part.
+// Collective over the members of the group only.
 mpi::UniqueComm make(const std::vector<int>& ranks, const std::string& name) {
   const mpi::CommView world = mpi::CommView::world();
   MPI_Group all = MPI_GROUP_NULL;

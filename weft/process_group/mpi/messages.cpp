@@ -77,7 +77,7 @@ class ReceiveOperation final : public mpi::Operation {
   std::int64_t expected_;
   std::int64_t received_ = 0;
   std::int64_t asked_ = 0;
-  bool any_received_ = false;  // distinguishes an empty message from none
+  bool any_received_ = false;  // distinguishes an empty message from no message
   void* data_;
   std::shared_ptr<void> keep_;
   mpi::Request part_;

@@ -12,7 +12,7 @@
 namespace weft::process_group {
 namespace {
 
-// MPI's all-reduce needs fewer messages below this size; ours is faster above it (docs/process-group.md).
+// Below this size, MPI's all-reduce needs fewer messages; above it, weft's own is faster (docs/process-group.md).
 constexpr std::int64_t kSmallBytes = std::int64_t{8} << 10;
 
 using Algorithm = Reduction::Algorithm;

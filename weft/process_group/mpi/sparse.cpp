@@ -81,8 +81,8 @@ MpiGroup::WorkPtr MpiGroup::allreduce_sparse(Tensors& tensors, const c10d::Allre
       collective::to_communication_type(at::cat(values, 0), mean ? mpi::ReduceOp::kMean : mpi::ReduceOp::kSum);
   at::Tensor sum = at::_sparse_coo_tensor_unsafe(at::cat(indices, 1), entries, mine.sizes()).coalesce();
   if (mean) sum._values().div_(size_);
-  tensors.front().copy_(
-      sum.to(mine.scalar_type()));  // not on a detached tensor: copy_ of a sparse tensor replaces its parts
+  // copy_ replaces the parts of a sparse tensor, so a copy into a detached alias would not reach the caller's tensor.
+  tensors.front().copy_(sum.to(mine.scalar_type()));
   return launch(call, [&] {
     Task task;
     task.start = [] { return std::make_unique<CompletedOperation>(); };

@@ -116,8 +116,7 @@ bool MpiWork::wait(std::chrono::milliseconds timeout) {
     try {
       while (!advance()) waiter.idle();
     } catch (const mpi::TimeoutError& error) {
-      std::rethrow_exception(
-          as_dist_error("weft: waiting for " + describe() + " reached its timeout: " + error.what()));
+      std::rethrow_exception(as_dist_error("weft: timed out waiting for " + describe() + ": " + error.what()));
     } catch (const mpi::PeerLost& error) {
       communicators_->invalidate(error.what(), /*peer_lost=*/true);
       fail(error.what());

@@ -15,7 +15,8 @@ class AbortFlag {
 
   // Sets the flag. Only the first rank's reason is kept, because it is probably the cause of the others.
   void set(const std::string& reason) noexcept;
-  // Returns "rank 2 aborted: ..." of another rank; empty if none has aborted or the store is unreachable.
+  // Returns text such as "rank 2 aborted: ..." if another rank has set the flag; empty if none has, or if the store is
+  // unreachable.
   [[nodiscard]] std::string reason() noexcept;
 
  private:

@@ -21,7 +21,7 @@ class AggregationQueue {
   struct Task {
     std::function<void(aggregation::WorkerSession&)> run;
     std::function<void(std::exception_ptr)> conclude;  // called once with the error, or null
-    std::string title;                                 // for messages
+    std::string title;                                 // name in messages
     std::int64_t elements = 0;
     std::shared_ptr<std::atomic<std::int64_t>> done;  // elements of finished tensors
   };

@@ -35,7 +35,7 @@ class SmlGroup final : public c10d::Backend {
            std::shared_ptr<AggregationQueue> queue);
   ~SmlGroup() override;
 
-  // Number of operations per path ("switch.all_reduce", "fallback.broadcast", "fallback.all_reduce.float64", ...) and
+  // Number of operations per path ("switch.all_reduce", "fallback.broadcast", "fallback.all_reduce.Double", ...) and
   // the worker's packet counters.
   [[nodiscard]] std::map<std::string, std::int64_t> statistics() const;
 
@@ -55,7 +55,7 @@ class SmlGroup final : public c10d::Backend {
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
 
-  // fallback.cpp
+  // Implemented in fallback.cpp:
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;

@@ -109,7 +109,7 @@ std::unique_ptr<aggregation::Transport> open_transport(const Config& config, int
   return config.general.backend == "dpdk" ? open_dpdk(config) : open_udp(config);
 }
 
-// Admission as an otherwise idle switch would grant it.
+// Returns the admission that an otherwise idle switch would grant.
 aggregation::JoinResponse dummy_response(const aggregation::JobSpec& job) {
   const auto answer = aggregation::Jobs({}, /*epoch=*/1).admit(job, aggregation::Time{0});
   if (const auto* refusal = std::get_if<aggregation::Refusal>(&answer)) {

@@ -17,7 +17,7 @@ struct LinkOptions {
   std::uint64_t session = 0;  // identical on all ranks and unique to the group
   int rank = 0;
   int workers = 1;
-  std::chrono::milliseconds timeout{300'000};  // without progress
+  std::chrono::milliseconds timeout{300'000};  // time without progress after which an operation fails
 };
 
 // Whether the backend is dummy, which needs no switch and does not sum over the ranks.

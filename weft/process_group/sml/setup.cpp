@@ -19,11 +19,11 @@ std::string as_text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
 std::string abandoned_key(std::int64_t number) { return "sml/" + std::to_string(number) + "/abandoned"; }
 
-// Number of this rank's next rendezvous. A store may outlive its group, and torch gives the next group the same keys,
-// so every rendezvous has its own number. No rank leaves a rendezvous before all have arrived, so the ranks agree on
-// the next number. If a set-up fails on some ranks only (a timeout, a restarted rank), their numbers differ: a rank
-// takes the highest number and skips abandoned rendezvous. A rank that arrived just before another one gave up times
-// out, and they meet at the next attempt.
+// Returns the number of this rank's next rendezvous. A store may outlive its group, and torch gives the next group the
+// same keys, so every rendezvous has its own number. No rank leaves a rendezvous before all have arrived, so the ranks
+// agree on the next number. If a set-up fails on some ranks only (a timeout, a restarted rank), their numbers differ: a
+// rank takes the highest number and skips abandoned rendezvous. A rank that arrived just before another one gave up
+// times out, and they meet at the next attempt.
 std::int64_t next_rendezvous(const Membership& members) {
   const auto count = [&](int rank, std::int64_t more) {
     return members.store->add("sml/rendezvous/" + std::to_string(rank), more);

@@ -7,7 +7,7 @@
 namespace weft::process_group {
 namespace {
 
-// Sums that take less are never checked, and sums that make progress do not query the store.
+// Shorter sums are never checked, and sums that make progress do not query the store.
 constexpr auto kPollInterval = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -49,7 +49,7 @@ void StallMonitor::run() {
   while (!closing_) {
     changed_.wait(lock, [this] { return closing_ || running_; });
     const std::uint64_t number = number_;
-    // Waiting without notification per sum: notifying for each short sum would cost more than the sum.
+    // Polls instead of being notified of each sum: a notification would cost more than a short sum.
     if (changed_.wait_for(lock, kPollInterval, [this] { return closing_; })) return;
     if (!running_ || number != number_) continue;
     const auto waited = stalled();

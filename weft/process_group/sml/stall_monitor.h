@@ -23,7 +23,7 @@ struct SumInProgress {
 struct StallMonitorOptions {
   int rank = 0;
   std::string switch_name;               // the switch's address, for messages
-  std::chrono::milliseconds warn_after;  // time without progress
+  std::chrono::milliseconds warn_after;  // time without progress before a warning
 };
 
 class StallMonitor {
@@ -55,7 +55,7 @@ class StallMonitor {
   bool warned_ = false;
   SumInProgress sum_;
   std::uint64_t number_ = 0;  // number of sums so far
-  std::int64_t seen_ = 0;     // elements done
+  std::int64_t seen_ = 0;     // elements done at the last check
   Clock::time_point last_progress_;
   std::thread thread_;
 };

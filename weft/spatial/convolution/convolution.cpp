@@ -97,7 +97,7 @@ Tensor with_bias(const Tensor& y, const OptionalTensor& bias, std::size_t dims) 
 Edges parse_edges(const std::string& name) {
   if (name == "auto") return Edges::kAuto;
   if (name == "apart") return Edges::kApart;
-  TORCH_CHECK_VALUE(name == "padded", "weft: edges are computed 'auto', 'apart' or 'padded', not '", name, "'");
+  TORCH_CHECK_VALUE(name == "padded", "weft: edges must be 'auto', 'apart' or 'padded', got '", name, "'");
   return Edges::kPadded;
 }
 

@@ -44,8 +44,8 @@ struct Finder {
     return rim;
   }
 
-  // The cells `slab` in dimension `dim`. They have the width of the tile in earlier dimensions and the width of the
-  // needed box in later ones, so that every cell of the halo is in exactly one slab.
+  // Adds the cells `slab` in dimension `dim`. They have the width of the tile in earlier dimensions and the width of
+  // the needed box in later ones, so that every cell of the halo is in exactly one slab.
   void add(Rim& rim, Range slab, std::size_t dim, const Box& owned, const Box& outputs) const {
     const Window& window = windows[dim];
     if (border == Border::kZeros) slab = slab.intersect({0, shape[dim]});

@@ -52,8 +52,8 @@ class RimGradients {
   const std::vector<at::Tensor>& halos_;
   const Rim& rim_;
   std::vector<Kernel> kernels_;
-  std::vector<at::Tensor> outputs_;  // the outputs' gradient, by part
-  std::vector<at::Tensor> inputs_;   // gradients of the inputs
+  std::vector<at::Tensor> outputs_;  // gradients of the outputs, by part
+  std::vector<at::Tensor> inputs_;   // gradients of the inputs, by part
 };
 
 }  // namespace weft::spatial

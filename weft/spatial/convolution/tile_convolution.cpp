@@ -29,7 +29,7 @@ struct Saved {
   HaloPlanPtr plan;
   LayoutPtr outputs;
   std::shared_ptr<const Rim> rim;
-  Kernel kernel;              // without its tensors
+  Kernel kernel;              // the kernel without its tensors
   std::vector<Tensor> halos;  // the inputs of the rim's parts
   bool has_bias = false;
   bool exchanges = false;  // some rank needs the gradient of its tile
@@ -39,7 +39,7 @@ struct Wanted {
   bool x, weight, bias;
 };
 
-// The same with recorded operations, for higher derivatives.
+// Returns the gradients through recorded operations, for higher derivatives.
 variable_list recorded_gradients(const Tensor& g, const Tensor& x, const Saved& saved, const Kernel& kernel,
                                  const Wanted& wanted) {
   const Tensor padded = halo_exchange(x, saved.plan);

@@ -12,7 +12,7 @@
 namespace weft::spatial {
 
 // `kernel` is that of the padded tile; halo.rim must not be null. Backward sends the halo's gradient first. Returns
-// nothing, on all ranks alike, if `x` carries a forward-mode derivative, which only padded convolution supports.
+// nullopt on all ranks if `x` carries a forward-mode derivative, which only padded convolution supports.
 // Collective.
 [[nodiscard]] OptionalTensor tile_convolution(const DistTensor& x, const Halo& halo, const Kernel& kernel);
 

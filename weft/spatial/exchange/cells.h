@@ -12,7 +12,7 @@ namespace weft::spatial {
 
 // Returns the cells of a piece in the order of the needed box. A border may reverse or repeat them.
 [[nodiscard]] at::Tensor unfolded(at::Tensor cells, const partition::Piece& piece);
-// The adjoint: reverses cells back and sums the copies of repeated cells.
+// The adjoint of unfolded(): reverses cells back and sums the copies of repeated cells.
 [[nodiscard]] at::Tensor folded(at::Tensor cells, const partition::Piece& piece);
 
 // Returns an uninitialized tensor with the type and device of `like`. Host memory comes from a pool.

@@ -38,7 +38,7 @@ class ExchangeBuffers {
   [[nodiscard]] bool in_use() const;
 
   void start(mpi::CommView channel, int tag);
-  // Blocks until all messages have arrived and left. After an exception the buffers are unusable.
+  // Blocks until all messages have been sent and received. After an exception the buffers are unusable.
   void finish(Communicator& communicator);
 
  private:

@@ -1,6 +1,7 @@
 // An exchange in flight: packs and sends messages, and unpacks the received ones.
 //
-// Messages use buffers that the plan keeps together with its requests. Not differentiable; exchange.h is.
+// Messages use buffers that the plan keeps together with its requests. Transfers are not differentiable; the functions
+// of exchange.h are.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -19,7 +19,7 @@ double median(std::vector<double>& samples) {
   return *middle;
 }
 
-// The index of the only layer that reads the output of `i` and joins its region; -1 if there is none.
+// The index of the only layer that reads the output of `i` and joins its region; -1 if no such layer exists.
 std::int64_t successor(const std::vector<RegionCandidate>& candidates, std::int64_t i) {
   if (candidates[static_cast<std::size_t>(i)].users != 1) return -1;
   const auto next = std::find_if(candidates.begin() + i + 1, candidates.end(),

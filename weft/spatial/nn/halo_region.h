@@ -12,9 +12,9 @@ namespace weft::spatial::nn {
 // A layer of a network that may join a halo region.
 struct RegionCandidate {
   std::int64_t source = -1;  // index of the layer whose output it reads; -1 for another tensor
-  std::int64_t users = 1;    // layers that read its output
-  bool joins = false;        // it runs on tiles, returns tiles and can be in a region
-  bool exchanges = false;    // it needs a halo
+  std::int64_t users = 1;    // number of layers that read its output
+  bool joins = false;        // true if it runs on tiles, returns tiles and can be in a region
+  bool exchanges = false;    // true if it needs a halo
 };
 
 // Returns the indices of the layers of each region: the longest chains with at least two layers that exchange, each

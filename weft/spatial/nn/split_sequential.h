@@ -25,7 +25,7 @@ class SplitSequential {
 
   // Takes the whole input, or this rank's tile of it. Returns the kind of values in which the network ends. Collective.
   [[nodiscard]] Activations forward(const at::Tensor& x) const;
-  // forward() for a network that ends in tiles, or in a whole tensor. Throws (TORCH_CHECK) if it ends otherwise.
+  // Like forward(), for a network whose output is tiles, or a whole tensor. Throws (TORCH_CHECK) for another output.
   [[nodiscard]] DistTensor tiles(const at::Tensor& x) const;
   [[nodiscard]] at::Tensor whole(const at::Tensor& x) const;
 
@@ -51,7 +51,7 @@ class SplitSequential {
     at::Tensor weight;  // [outputs, channels, tile...]
     LayoutPtr layout;
   };
-  // The input of each step: tiles on the meta device, or none if it is not tiles.
+  // The input of each step: tiles on the meta device, or nullopt if the input is not tiled.
   using Inputs = std::vector<std::optional<DistTensor>>;
 
   void append(const std::string& name, const ModulePtr& module);
@@ -62,7 +62,7 @@ class SplitSequential {
 
   torch::nn::Sequential net_;
   LayoutPtr layout_;
-  std::int64_t seed_;  // of dropout masks
+  std::int64_t seed_;  // seed of dropout masks
   mutable std::uint64_t calls_ = 0;
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<SplitLinear>> linears_;

@@ -87,7 +87,7 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
 
 def _axis(values: Sequence[float], begin: float, end: float, grow: bool) -> Axis:
     low, high = min(values), max(values)
-    # Also if the values are so close that their difference is lost to rounding.
+    # Widens an empty range, also if the values are so close that their difference is lost to rounding.
     if high - low <= 1e-12 * max(abs(low), abs(high)) or high == low:
         margin = abs(low) / 2 or 1.0
         low, high = low - margin, high + margin

@@ -23,7 +23,7 @@ def page(title: str, subtitle: str, sections: Iterable[Markup]) -> str:
     head = join(
         [
             Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Markup('<link rel="icon" href="data:,">'),  # otherwise browsers request one
+            Markup('<link rel="icon" href="data:,">'),  # without it, browsers request an icon
             element("title", title),
             Markup(f"<style>{_own_file('page.css')}</style>"),
         ]
