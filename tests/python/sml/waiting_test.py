@@ -98,6 +98,68 @@ def test_a_timeout_is_reported_while_the_switch_is_down(tmp_path: Path, switch: 
     assert "no longer knows" not in text, text
 
 
+DESTROYED = """
+import os, signal, time
+from datetime import timedelta
+import torch.distributed as dist
+dist.init_process_group("sml", timeout=timedelta(minutes=30))
+rank = dist.get_rank()
+dist.all_reduce(torch.ones(10))
+dist.barrier()
+if rank == 1:
+    {gone}
+work = dist.all_reduce(torch.ones(10), async_op=True)
+start = time.monotonic()
+{end}
+print("destroyed after", time.monotonic() - start, flush=True)
+try:
+    work.wait()
+except RuntimeError as error:
+    print("told:", str(error).splitlines()[0], flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("gone", ["os.kill(os.getpid(), signal.SIGSTOP)", "time.sleep(40)"])
+def test_destroying_a_group_with_a_pending_sum_does_not_wait_for_a_missing_rank(
+    tmp_path: Path, switch: Switch, gone: str
+) -> None:
+    program = DESTROYED.replace("{gone}", gone).replace("{end}", "dist.destroy_process_group()")
+    job = jobs.begin(tmp_path, program, **switch.environment(), WEFT_SML_FALLBACK="gloo")
+    assert job.stdout is not None
+    text = ""
+    while "told:" not in text and (line := job.stdout.readline()):
+        text += line
+    job.terminate()
+    text += job.communicate(timeout=60)[0]
+    after = re.search(r"destroyed after (\S+)", text)
+    assert after is not None and float(after[1]) < 30, text
+    assert "destroyed before all of its sums were complete" in text, text
+
+
+LATE = """
+import time
+import torch.distributed as dist
+dist.init_process_group("sml")
+rank = dist.get_rank()
+dist.all_reduce(torch.ones(10))
+dist.barrier()
+if rank == 1:
+    time.sleep(2)
+x = torch.ones(100_000)
+work = dist.all_reduce(x, async_op=True)
+dist.destroy_process_group()
+work.wait()
+assert (x == 2).all()
+print("complete", flush=True)
+"""
+
+
+def test_destroying_a_group_completes_pending_sums_of_slow_ranks(tmp_path: Path, switch: Switch) -> None:
+    status, text, _ = jobs.run(tmp_path, LATE, **switch.environment())
+    assert status == 0 and text.count("complete") == 2, text
+
+
 COMES_BACK = """
 import time, urllib.request
 import torch.distributed as dist
