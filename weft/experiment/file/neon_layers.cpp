@@ -16,6 +16,13 @@ void read_rates(Fields& fields, LearningRule& rule, std::optional<double>& pretr
   }
 }
 
+// neon 0.6 adds a bias to Layer only if weight_init contains bias_init. Its LayerDist has a bias but does not apply it.
+bool has_bias(const NeonLayerType& type, const Value& layer, const NeonDefaults& model) {
+  if (!type.has_bias || !model.optional_biases) return type.has_bias;
+  const ValuePtr init = layer.find("weight_init");
+  return !type.split && init != nullptr && init->find("bias_init") != nullptr;
+}
+
 LayerSpec read_layer(const Value& value, const NeonDefaults& model, Problems& problems) {
   LayerSpec layer;
   layer.place = value.place;
@@ -28,9 +35,13 @@ LayerSpec read_layer(const Value& value, const NeonDefaults& model, Problems& pr
   LearningRule rule = model.rule;
   std::optional<double> pretrain_rate;
   read_rates(fields, rule, pretrain_rate);
-  if (const Value* own = fields.any("learning_rule")) rule = read_neon_rule(*own, rule, pretrain_rate, problems);
+  if (const Value* own = fields.any("learning_rule")) {
+    rule = read_neon_rule(*own, rule, pretrain_rate, problems);
+  } else if (!model.has_learning_rule && !known->has_bias) {
+    rule.momentum = {};  // before neon had learning rules, only the class Layer used momentum
+  }
   layer.rule = rule;
-  NeonLayer reading{layer, known->has_bias, pretrain_rate.value_or(model.pretrain_rate), model.sparsity,
+  NeonLayer reading{layer, has_bias(*known, value, model), pretrain_rate.value_or(model.pretrain_rate), model.sparsity,
                     model.tied_weights};
   layer.settings = known->type->read_neon(fields, reading);
   fields.accept({"backend", "batch_size", "pos", "dist_mode"});
