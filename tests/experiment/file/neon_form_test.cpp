@@ -83,8 +83,7 @@ TEST(NeonFormTest, MomentumSchedulesDependOnTheVersion) {
   const std::string early = replaced(
       text_of("mnist_numpy_mlp.yaml"),
       "type: linear_monotone, initial_coef: 0.90, start_epoch: 5, saturate_epoch: 5, saturated_coef: 0.90", schedule);
-  const std::string later =
-      replaced(text_of("mnist_datapar_mlp.yaml"), "type: constant, initial_coef: 0.90", schedule);
+  const std::string later = replaced(text_of("mnist_datapar_mlp.yaml"), "type: constant, initial_coef: 0.90", schedule);
   const auto values = [](const std::string& text) {
     std::vector<double> result;
     for (const std::int64_t epoch : {0, 1, 2, 4, 6, 7, 100})

@@ -32,13 +32,17 @@ bool wants_float64(Fields& fields) {
 }
 
 void read_backend(const Value& value, Experiment& experiment, Problems& problems) {
-  static const std::map<std::string, bool> on_gpu{
-      {"neon.backends._numpy.Numpy", false},      {"neon.backends._numpy.Numpy64", false},
-      {"neon.backends.numpy.Numpy", false},       {"neon.backends.cpu.CPU", false},
-      {"neon.backends.cpu.CPUDist", false},       {"neon.backends.cpu.CPUDataDist", false},
-      {"neon.backends.gpu.GPU", true},            {"neon.backends.gpu.GPUDataDist", true},
-      {"neon.backends._cudanet.Cudanet", true},   {"neon.backends._cudamat.Cudamat", true},
-      {"neon.backends.unpadded.UnpaddedCPU", false}};
+  static const std::map<std::string, bool> on_gpu{{"neon.backends._numpy.Numpy", false},
+                                                  {"neon.backends._numpy.Numpy64", false},
+                                                  {"neon.backends.numpy.Numpy", false},
+                                                  {"neon.backends.cpu.CPU", false},
+                                                  {"neon.backends.cpu.CPUDist", false},
+                                                  {"neon.backends.cpu.CPUDataDist", false},
+                                                  {"neon.backends.gpu.GPU", true},
+                                                  {"neon.backends.gpu.GPUDataDist", true},
+                                                  {"neon.backends._cudanet.Cudanet", true},
+                                                  {"neon.backends._cudamat.Cudamat", true},
+                                                  {"neon.backends.unpadded.UnpaddedCPU", false}};
   if (neon_lookup(value, "a backend", on_gpu, problems).value_or(false)) {
     problems.note(value.place, value.tag.substr(value.tag.rfind('.') + 1) + " runs on the CPU");
   }
