@@ -66,11 +66,14 @@ def write(folder: Path, target: Path | None = None) -> tuple[Path, list[str]]:
 
 
 def groups(names: Iterable[str]) -> dict[str, list[str]]:
-    """Groups curves that share a chart, such as train/loss and test/loss, by the last part of their names."""
+    """Groups curves that share a chart, such as train/loss and test/loss, by the last part of their names.
+
+    Charts of errors come first. The mean cost of an epoch shares the chart of the cost.
+    """
     result: dict[str, list[str]] = {}
     for name in names:
-        result.setdefault(name.rsplit("/", 1)[-1], []).append(name)
-    return result
+        result.setdefault(name.rsplit("/", 1)[-1].removeprefix("epoch "), []).append(name)
+    return dict(sorted(result.items(), key=lambda group: not is_share(group[0])))
 
 
 def _subtitle(run: Run) -> str:
@@ -138,7 +141,7 @@ def _curves(curves: dict[str, list[Scalar]]) -> Markup | None:
 def _facts(facts: dict[str, Any] | None) -> Markup | None:
     if not facts:
         return None
-    return section("Run", table(["", ""], [[name, _cell(value)] for name, value in facts.items()]))
+    return section("Run", table(["", ""], [[name, _cell(value)] for name, value in facts.items()], class_="facts"))
 
 
 def _split(split: Any) -> Markup | None:

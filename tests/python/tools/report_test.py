@@ -64,7 +64,7 @@ def test_complete_run_has_all_sections(tmp_path: Path, capsys: pytest.CaptureFix
     for title in ("Curves", "Split", "Filters", "Reconstructions", "Optimal stimuli", "Confusion", "Timeline"):
         assert title in text
     assert "Missing from this report" not in text
-    assert [curve["data-name"] for curve in page.with_class("curve")] == ["train/loss", "test/loss", "test/error"]
+    assert [curve["data-name"] for curve in page.with_class("curve")] == ["test/error", "train/loss", "test/loss"]
     assert page.count("img") == 3 and page.count("rect") == 4
     assert "12 x 12" in page.text and "num_epochs: 2" in text
     assert "float64" in page.text and "mnist in somewhere" in page.text
