@@ -73,6 +73,21 @@ def test_records_speed_memory_and_learning_rate(tmp_path: Path) -> None:
         assert "all_reduce" in names and names & {"halo_exchange", "tile_convolution"}, names
 
 
+def test_records_residuals_of_the_multigrid_solver(tmp_path: Path) -> None:
+    stack = "{residual_stack: {depth: 8, name: stack, layer_parallel: {levels: 2, iterations: 1}}}"
+    settings = [
+        "split=none",
+        "model.epochs=1",
+        f"model.layers=[{{conv: {{maps: 2, kernel: 3}}}}, {stack}, {{linear: 3}}]",
+    ]
+    options = [word for setting in settings for word in ("--set", setting)]
+    done = weft("train", "-n", "2", toy_file(tmp_path), *options, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    for direction in ("forward", "backward"):
+        (residual,) = curve(tmp_path / "run", f"stack {direction}/residual").values()
+        assert 0 < residual < 1
+
+
 class Terminal:
     """A command on a pseudo-terminal."""
 

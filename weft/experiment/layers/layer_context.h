@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 #include "weft/experiment/file/layer_spec.h"
 #include "weft/experiment/layers/mesh.h"
 #include "weft/spatial/nn/layer.h"
@@ -20,9 +22,17 @@ struct LayerContext {
   spatial::LayoutPtr inputs;  // null if the input is whole on every rank
 };
 
+// Residuals of a multigrid solver after its last iteration, forward and backward.
+struct SolverResiduals {
+  double forward = 0;
+  double backward = 0;
+};
+
 struct BuiltLayer {
   spatial::nn::LayerPtr layer;
   spatial::LayoutPtr outputs;  // null if the output is whole on every rank
+  // Returns the last residuals of the layer's solver; null for layers without one.
+  std::function<SolverResiduals()> residuals{};
 };
 
 }  // namespace weft::experiment

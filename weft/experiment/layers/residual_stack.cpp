@@ -161,6 +161,13 @@ class SpreadStack final : public spatial::nn::Layer {
     return DistTensor{solver_.forward(field.local), field.layout};
   }
 
+  [[nodiscard]] SolverResiduals residuals() const {
+    const auto last = [](const multigrid::Statistics& solve) {
+      return solve.residuals.empty() ? 0.0 : solve.residuals.back().value_or(0);
+    };
+    return {last(solver_.statistics().forward), last(solver_.statistics().backward)};
+  }
+
  private:
   layer_parallel::LayerParallel solver_;
 };
@@ -168,7 +175,9 @@ class SpreadStack final : public spatial::nn::Layer {
 BuiltLayer ResidualStackSettings::build(const LayerContext& context) const {
   // A split experiment has no ranks left for the layers. One rank decides like many, so that the curves are equal.
   if (!context.mesh.plan().unsplit) return {std::make_shared<TiledStack>(*this, context), context.inputs};
-  return {std::make_shared<SpreadStack>(*this, context, convolutions(*this, context)), context.inputs};
+  const auto stack = std::make_shared<SpreadStack>(*this, context, convolutions(*this, context));
+  if (solver.levels == 1) return {stack, context.inputs};  // exact
+  return {stack, context.inputs, [stack] { return stack->residuals(); }};
 }
 
 const RegisterLayerType kResidualStackRegistered(layer_type<ResidualStackSettings>("residual_stack", "depth"));

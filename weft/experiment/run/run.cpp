@@ -149,6 +149,7 @@ class ExperimentRun {
   }
 
   void end_epoch(const StepReport& report) {
+    training_residuals_ = network_.solver_residuals();  // the evaluation runs the solver, too
     std::optional<Evaluation> test;
     if (experiment_.predict && report.stage->kind != Stage::Kind::kPretrain) {
       test = evaluate(experiment_, mesh_, network_, *dataset_.test);
@@ -168,8 +169,12 @@ class ExperimentRun {
     reporter_.metric("speed/images per second", measured.images_per_second, epoch, step);
     if (mesh_.world()->size() > 1) reporter_.metric("speed/load imbalance", measured.load_imbalance, epoch, step);
     reporter_.metric("memory/MiB of the largest rank", measured.largest_memory_mib, epoch, step);
-    if (report.stage->kind != Stage::Kind::kPretrain)
-      reporter_.metric("train/learning rate", training_.learning_rate(), epoch, step);
+    if (report.stage->kind == Stage::Kind::kPretrain) return;
+    reporter_.metric("train/learning rate", training_.learning_rate(), epoch, step);
+    for (const auto& [layer, residuals] : training_residuals_) {
+      reporter_.metric(layer + " forward/residual", residuals.forward, epoch, step);
+      reporter_.metric(layer + " backward/residual", residuals.backward, epoch, step);
+    }
   }
 
   RunEnd train() {
@@ -239,6 +244,7 @@ class ExperimentRun {
   Network network_;
   Training training_;
   EpochMeter meter_;
+  std::vector<std::pair<std::string, SolverResiduals>> training_residuals_;  // of the last step of the epoch
   fs::path folder_;
   RunLock lock_;  // held by rank 0
 };
