@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,8 @@ class Terminal {
 };
 
 // Returns the lines that a terminal shows. Knows the control sequences of the bar: line feed, carriage return, up,
-// erase.
-std::vector<std::string> screen(const std::string& text) {
+// erase. A terminal inserts a carriage return before a line feed; `text` contains it if it comes from one.
+std::vector<std::string> screen(const std::string& text, bool from_terminal) {
   std::vector<std::string> lines(1);
   std::size_t row = 0;
   std::size_t column = 0;
@@ -68,6 +69,7 @@ std::vector<std::string> screen(const std::string& text) {
       column = 0;
     } else if (text[i] == '\n') {
       if (++row == lines.size()) lines.emplace_back();
+      if (!from_terminal) column = 0;
     } else {
       lines[row].resize(std::max(lines[row].size(), column + 1), ' ');
       lines[row][column++] = text[i];
@@ -98,51 +100,66 @@ TEST(ProgressBar, RedrawsOnATerminalAndErasesItself) {
   }
   const std::string text = terminal.shown();
   EXPECT_THAT(text, HasSubstr("[##############################] 1000/1000"));
-  EXPECT_EQ(screen(text), (std::vector<std::string>{"", ""}));  // the next output starts in the line of the bar
+  EXPECT_EQ(screen(text, true), (std::vector<std::string>{"", ""}));  // the next output starts in the line of the bar
   EXPECT_THAT(text, testing::EndsWith("\x1b[1A\r\x1b[K"));
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 100);  // fewer than the number of updates
 }
 
+// Draws a bar into a file, as wide as `columns`.
+class FileBar {
+ public:
+  FileBar(const char* title, std::int64_t total, const char* columns) {
+    setenv("WEFT_PROGRESS", "bar", 1);
+    setenv("COLUMNS", columns, 1);
+    bar_ = std::make_unique<ProgressBar>(title, total, file_);
+  }
+  ~FileBar() {
+    bar_.reset();
+    std::fclose(file_);
+    unsetenv("COLUMNS");
+    unsetenv("WEFT_PROGRESS");
+  }
+  FileBar(const FileBar&) = delete;
+  FileBar& operator=(const FileBar&) = delete;
+
+  void update(std::int64_t done, const std::string& text = "") { bar_->update(done, text); }
+  [[nodiscard]] std::string drawn() const { return content(file_); }
+
+ private:
+  std::FILE* file_ = std::tmpfile();
+  std::unique_ptr<ProgressBar> bar_;
+};
+
 // Launchers forward the output of a rank by lines. Every drawing must be complete without the next one.
 TEST(ProgressBar, ShowsEveryDrawingBehindALauncher) {
-  Terminal terminal(100);
-  ProgressBar bar("epoch 1/2", 10, terminal.out());
+  FileBar bar("epoch 1/2", 10, "100");
   for (int i = 1; i <= 10; ++i) {
     bar.update(i);
     usleep(i < 4 ? 110'000 : 0);
   }
-  const std::string text = terminal.shown();
+  const std::string text = bar.drawn();
   EXPECT_EQ(text.back(), '\n');
   EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 4);
-  const auto lines = screen(text);
+  const auto lines = screen(text, false);
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_THAT(lines[0], testing::StartsWith("epoch 1/2 [##############################] 10/10"));
 }
 
 TEST(ProgressBar, FitsNarrowTerminals) {
-  Terminal terminal(50);
-  ProgressBar bar("train 1/20", 4000, terminal.out());
-  bar.update(1000, "cost 0.12345");
-  const std::string line = screen(terminal.shown())[0];
+  FileBar bar("train 1/2", 40, "50");
+  bar.update(10, "cost 0.12345");
+  const std::string line = screen(bar.drawn(), false)[0];
   EXPECT_LT(line.size(), 50U);
-  EXPECT_THAT(line, testing::StartsWith("train 1/20 ["));
-  EXPECT_THAT(line, HasSubstr("1000/4000"));
+  EXPECT_THAT(line, testing::StartsWith("train 1/2 [#"));
+  EXPECT_THAT(line, HasSubstr("] 10/40 0:0"));
   EXPECT_THAT(line, testing::EndsWith("cost 0.12345"));
 }
 
 // A rank's output is a pipe, or a pseudo-terminal without a size.
 TEST(ProgressBar, TakesTheWidthFromColumns) {
-  setenv("WEFT_PROGRESS", "bar", 1);
-  setenv("COLUMNS", "33", 1);
-  std::FILE* file = std::tmpfile();
-  {
-    ProgressBar("a title of some length", 3, file).update(1, std::string(200, 'x'));
-  }
-  EXPECT_EQ(screen(content(file) + "rest")[0], "rest");
-  EXPECT_EQ(content(file).find('\n'), 32U);
-  std::fclose(file);
-  unsetenv("COLUMNS");
-  unsetenv("WEFT_PROGRESS");
+  FileBar bar("a title of some length", 3, "33");
+  bar.update(1, std::string(200, 'x'));
+  EXPECT_EQ(bar.drawn().find('\n'), 32U);
 }
 
 TEST(ProgressBar, IsNeverWiderThanTheTerminal) {

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr std::chrono::seconds kLine{10};
 constexpr std::size_t kBarWidth = 30;
-constexpr std::size_t kSmallestBar = 5;
+constexpr std::size_t kSmallestBar = 3;
 constexpr const char* kEraseLineAbove = "\x1b[1A\r\x1b[K";
 constexpr std::size_t kNarrowest = 20;
 

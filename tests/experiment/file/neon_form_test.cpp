@@ -131,7 +131,7 @@ TEST(NeonFormTest, NotesKeysAndBackendsWithoutEffect) {
                               "gpu.GPUDataDist { rng_seed: 0, seterr_handling: { all: 'warn' } }");
   text = replaced(text, "num_epochs: 30", "num_epochs: 30, serialized_path: './mlp.pkl'");
   EXPECT_THAT(parse_experiment(text, "file.yaml").notes,
-              testing::ElementsAre("file.yaml:5:16: note: GPUDataDist runs on the CPU",
+              testing::ElementsAre("file.yaml:5:12: note: GPUDataDist runs on the CPU",
                                    HasSubstr("note: 'seterr_handling' of a backend has no effect in weft"),
                                    HasSubstr("note: 'serialized_path' of a model has no effect in weft")));
 }

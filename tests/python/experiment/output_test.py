@@ -74,7 +74,7 @@ def test_records_speed_memory_and_learning_rate(tmp_path: Path) -> None:
 
 
 def test_records_residuals_of_the_multigrid_solver(tmp_path: Path) -> None:
-    stack = "{residual_stack: {depth: 8, name: stack, layer_parallel: {levels: 2, iterations: 1}}}"
+    stack = "{residual_stack: {depth: 8, name: stack, layer_parallel: {levels: 2}}}"
     settings = [
         "split=none",
         "model.epochs=1",

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 
 #include "weft/experiment/file/layer_spec.h"
 #include "weft/experiment/layers/mesh.h"
@@ -22,10 +23,10 @@ struct LayerContext {
   spatial::LayoutPtr inputs;  // null if the input is whole on every rank
 };
 
-// Residuals of a multigrid solver after its last iteration, forward and backward.
+// The last residuals that a multigrid solver computed, forward and backward.
 struct SolverResiduals {
-  double forward = 0;
-  double backward = 0;
+  std::optional<double> forward{};
+  std::optional<double> backward{};
 };
 
 struct BuiltLayer {

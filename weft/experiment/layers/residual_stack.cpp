@@ -163,7 +163,9 @@ class SpreadStack final : public spatial::nn::Layer {
 
   [[nodiscard]] SolverResiduals residuals() const {
     const auto last = [](const multigrid::Statistics& solve) {
-      return solve.residuals.empty() ? 0.0 : solve.residuals.back().value_or(0);
+      const auto computed = std::find_if(solve.residuals.rbegin(), solve.residuals.rend(),
+                                         [](const std::optional<double>& residual) { return residual.has_value(); });
+      return computed == solve.residuals.rend() ? std::nullopt : *computed;
     };
     return {last(solver_.statistics().forward), last(solver_.statistics().backward)};
   }

@@ -172,8 +172,8 @@ class ExperimentRun {
     if (report.stage->kind == Stage::Kind::kPretrain) return;
     reporter_.metric("train/learning rate", training_.learning_rate(), epoch, step);
     for (const auto& [layer, residuals] : training_residuals_) {
-      reporter_.metric(layer + " forward/residual", residuals.forward, epoch, step);
-      reporter_.metric(layer + " backward/residual", residuals.backward, epoch, step);
+      if (residuals.forward) reporter_.metric(layer + " forward/residual", *residuals.forward, epoch, step);
+      if (residuals.backward) reporter_.metric(layer + " backward/residual", *residuals.backward, epoch, step);
     }
   }
 

@@ -52,9 +52,11 @@ int share_of_cores(const CommunicatorPtr& world) {
 }  // namespace
 
 int set_threads(std::optional<int> requested, const CommunicatorPtr& world) {
+  // torch itself would limit the variable to the number of cores.
   const char* const variable = std::getenv("OMP_NUM_THREADS");
+  const int wanted = variable == nullptr ? 0 : std::atoi(variable);
   const int share = share_of_cores(world);  // collective, also if another rank has the variable
-  if (requested || variable == nullptr || *variable == '\0') at::set_num_threads(requested.value_or(share));
+  at::set_num_threads(requested.value_or(wanted > 0 ? wanted : share));
   return at::get_num_threads();
 }
 
