@@ -17,6 +17,7 @@ if ! command -v chromium >/dev/null; then
     fonts-dejavu-core >/dev/null
 fi
 # A model whose report has every section: pre-training, reconstructions, stimuli.
-"$weft" train -n 4 examples/experiments/mnist_distarray_gb.yaml --out "$folder/mnist-gb"
+"$weft" train -n 4 examples/experiments/mnist_distarray_gb.yaml --out "$folder/mnist-gb" --set model.spot_check=true \
+  --set model.visualize=true --set model.num_pretrain_epochs=2
 .venv/bin/python tests/report/browser.py "$folder/mnist-gb" --screenshot docs/report.png
 echo "test-report: passed; see docs/report.png"

@@ -1,15 +1,20 @@
 #include "apps/weft/launch.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <system_error>
+
+#include "apps/weft/banner_filter.h"
 
 namespace weft::command {
 namespace {
@@ -53,11 +58,37 @@ extern "C" void forward_to_child(int /*signal*/) {
   if (child > 0) kill(static_cast<pid_t>(child), forwarded > 2 ? SIGKILL : static_cast<int>(forward_signal));
 }
 
-int wait_for(pid_t process) {
+void write_stderr(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+// Copies what is in the pipe to stderr. Returns false at the end of the stream.
+bool copy_some(int pipe, BannerFilter& filter) {
+  std::array<char, 4096> buffer{};
+  const ssize_t count = read(pipe, buffer.data(), buffer.size());
+  if (count > 0) write_stderr(filter.add({buffer.data(), static_cast<std::size_t>(count)}));
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
+// Copies the program's stderr until it ends. Does not wait for processes that it left behind with the same stderr.
+int wait_for(pid_t process, int pipe) {
+  BannerFilter filter;
   int status = 0;
-  while (waitpid(process, &status, 0) < 0) {
-    if (errno != EINTR) return EXIT_FAILURE;
+  bool open = true;
+  for (bool ended = false; !ended;) {
+    pollfd ready{pipe, POLLIN, 0};
+    constexpr int kMilliseconds = 100;
+    const bool some = open && poll(&ready, 1, kMilliseconds) > 0;
+    if (some) open = copy_some(pipe, filter);
+    if (some && open) continue;
+    const pid_t waited = waitpid(process, &status, open ? WNOHANG : 0);
+    if (waited < 0 && errno != EINTR) return EXIT_FAILURE;
+    ended = waited == process;
   }
+  pollfd rest{pipe, POLLIN, 0};
+  while (open && poll(&rest, 1, 0) > 0) open = copy_some(pipe, filter);
+  write_stderr(filter.finish());
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -88,6 +119,11 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
   action.sa_handler = &forward_to_child;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  std::array<int, 2> pipe{};
+  if (pipe2(pipe.data(), O_CLOEXEC) != 0) {
+    std::perror("weft: pipe");
+    return EXIT_FAILURE;
+  }
   const pid_t parent = getpid();  // 1 if a container starts the command
   const pid_t process = fork();
   if (process < 0) {
@@ -95,6 +131,7 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
     return EXIT_FAILURE;
   }
   if (process == 0) {
+    dup2(pipe[1], STDERR_FILENO);
     // Uses a separate process group: Ctrl-C would otherwise reach the launcher, which kills its ranks at once.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);                   // the ranks must not outlive this command
@@ -103,8 +140,11 @@ int run_program(const std::vector<std::string>& command, int forward_as) {
     std::_Exit(127);
   }
   child = process;
+  close(pipe[1]);
   if (forwarded > 0) kill(process, forward_as);  // the signal arrived before fork returned
-  return wait_for(process);
+  const int status = wait_for(process, pipe[0]);
+  close(pipe[0]);
+  return status;
 }
 
 }  // namespace weft::command

@@ -18,7 +18,8 @@ namespace weft::command {
 [[nodiscard]] bool under_launcher();
 
 // Runs a program and returns its exit status, or 128 + n if signal n killed it. Forwards SIGINT and SIGTERM as
-// `forward_as`, which asks ranks to stop after the current step; the third signal kills the program.
+// `forward_as`, which asks ranks to stop after the current step; the third signal kills the program. Removes the
+// launcher's banners about failed ranks from stderr.
 [[nodiscard]] int run_program(const std::vector<std::string>& command, int forward_as);
 // Returns whether run_program() forwarded a signal.
 [[nodiscard]] bool forwarded_signal() noexcept;

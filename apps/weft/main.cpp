@@ -23,6 +23,7 @@ using weft::experiment::RunOptions;
 int check(const RunOptions& options, int ranks) {
   try {
     const auto experiment = weft::experiment::load_experiment(options.file, options.overrides);
+    for (const std::string& note : experiment.notes) std::fprintf(stderr, "%s\n", note.c_str());
     std::fputs(weft::experiment::check_report(experiment, ranks).c_str(), stdout);
     return EXIT_SUCCESS;
   } catch (const weft::experiment::ExperimentError& error) {
@@ -57,6 +58,7 @@ bool known_command(const CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
   CLI::App app{"Train PyTorch networks in parallel over MPI. YAML files describe the experiments.", "weft"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", "weft " WEFT_VERSION);
   app.footer(
       "Examples:\n"
       "  weft check experiment.yaml -n 4      validate a file and show how 4 ranks share the network\n"
@@ -77,7 +79,12 @@ int main(int argc, char** argv) {
         ->option_text("KEY=VALUE");
   }
   train_command->add_option("--out", options.out, "Folder of the run (default: a new folder in runs/)")
+      ->check([](const std::string& folder) { return folder.empty() ? "the folder must not be empty" : ""; })
       ->option_text("FOLDER");
+  train_command
+      ->add_option("--threads", options.threads, "Threads of each rank (default: the cores divided by the ranks)")
+      ->check(CLI::Range(1, 4096))
+      ->option_text("T");
   train_command->add_flag("--resume", options.resume, "Continue from the latest checkpoint in the run folder");
   train_command->footer(
       "Examples:\n"

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <mpi.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -46,6 +47,8 @@ int launch(const RunOptions& options, int ranks, int argc, char** argv) {
   if (length > 0) command.back() = std::string(path, static_cast<std::size_t>(length));
   for (int i = 1; i < argc; ++i) command.emplace_back(argv[i]);
   setenv("WEFT_PROGRESS", isatty(STDOUT_FILENO) == 1 ? "bar" : "lines", /*overwrite=*/0);
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) setenv("COLUMNS", std::to_string(size.ws_col).c_str(), 1);
   const int status = run_program(command, SIGUSR1);
   // SIGUSR1 kills the launcher and the ranks until they have installed their handlers.
   if (status == 128 + SIGUSR1 && forwarded_signal()) {

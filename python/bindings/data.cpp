@@ -16,6 +16,7 @@
 #include "weft/data/file.h"
 #include "weft/data/idx.h"
 #include "weft/data/mnist.h"
+#include "weft/files/checksum.h"
 
 namespace py = pybind11;
 
@@ -54,6 +55,10 @@ void translate(std::exception_ptr exception) {
 
 void bind(py::module_& m) {
   py::register_local_exception_translator(&translate);
+  m.def("checksum", [](const py::buffer& data) {
+    const py::buffer_info info = data.request();
+    return files::checksum_text(info.ptr, static_cast<std::size_t>(info.size * info.itemsize));
+  });
   m.def("read_idx", &read_idx, Released());
   m.def("read_cifar10", [](const std::filesystem::path& path) { return pair_of(read_cifar10(path)); }, Released());
   m.def("mnist_folder", [] { return mnist_folder(); });

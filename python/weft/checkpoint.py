@@ -23,6 +23,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from . import _bindings
+
 __all__ = ["CheckpointError", "latest", "load", "read_safetensors", "save"]
 
 TYPES = {
@@ -41,6 +43,7 @@ NAMES = {dtype: name for name, dtype in TYPES.items()}
 SHARD = "shard-0-of-1.safetensors"
 PROGRESS = ["stage", "epoch", "batch", "step", "cost_sum", "mistakes", "images"]
 FIXED = ["stages", "data"]  # must be the same when a run resumes; older checkpoints lack them
+OWN_CHECKSUM, ZEROS = "index_checksum", "0" * 16
 LARGEST_STEP = 2**63 - 1
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, SafetensorError)
 OCCUPIED = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
@@ -94,7 +97,8 @@ def save(
         whole = {name: _described(tensor) for name, tensor in tensors.items()}
         _write_to_disk(partial / SHARD, safetensors.torch.save(_separate(tensors)))
         described = {"format": "weft-checkpoint", "version": 1, "ranks": 1, **kept, "tensors": whole}
-        _write_to_disk(partial / "index.json", json.dumps(described, indent=1).encode())
+        described[OWN_CHECKSUM] = ZEROS
+        _write_to_disk(partial / "index.json", _with_own_checksum(json.dumps(described, indent=1)).encode())
         _publish(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # exists only after a failure
@@ -129,7 +133,27 @@ def _reading(folder: Path) -> Iterator[None]:
 
 
 def _index(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    text = (folder / "index.json").read_text(encoding="utf-8")
+    index = json.loads(text)
+    # Older checkpoints have no checksums.
+    known = any(piece.get("checksum") for tensor in index["tensors"].values() for piece in tensor["pieces"])
+    if text != _with_own_checksum(text) if OWN_CHECKSUM in index else known:
+        raise ValueError("the checksum of index.json differs")
+    return index
+
+
+def _checksum(tensor: Tensor) -> str:
+    """The checksum of the values, as in weft/files/checksum.h."""
+    content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+    return _bindings.load().checksum(content.numpy())
+
+
+def _with_own_checksum(text: str) -> str:
+    """Inserts the checksum of the index, computed with zeros in its place, as in C++ (checkpoint_index.cpp)."""
+    before, key, rest = text.rpartition(f'"{OWN_CHECKSUM}": "')
+    after = rest[len(ZEROS) :]
+    found = _bindings.load().checksum((before + key + ZEROS + after).encode())
+    return before + key + found + after
 
 
 def _kept(like: Path) -> dict[str, Any]:
@@ -158,6 +182,8 @@ def _assembled(folder: Path, name: str, described: dict[str, Any], shards: dict[
         part, there = _cut(whole, piece), _cut(taken, piece)
         if part.shape != stored.shape or stored.dtype != whole.dtype:
             raise ValueError(f"a piece of '{name}' in {file} differs in shape or type from the index")
+        if piece.get("checksum", "") not in ("", _checksum(stored)):
+            raise CheckpointError(f"weft: '{folder / file}' is damaged: the checksum of '{name}' differs")
         if there.any():
             raise ValueError(f"a piece of '{name}' in {file} overlaps an earlier piece")
         part.copy_(stored)
@@ -192,7 +218,7 @@ def _merged(state: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tens
 
 def _described(tensor: Tensor) -> dict[str, Any]:
     shape = list(tensor.shape)
-    piece = {"file": SHARD, "offset": [0] * len(shape), "shape": shape}
+    piece = {"file": SHARD, "offset": [0] * len(shape), "shape": shape, "checksum": _checksum(tensor)}
     return {"dtype": _name_of(tensor), "shape": shape, "pieces": [piece]}
 
 

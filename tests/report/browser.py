@@ -23,12 +23,13 @@ FLAGS = [
     "--enable-logging=stderr",
     "--no-first-run",
 ]
-WIDTH = 1120
+WIDTH, PHONE = 1120, 420
 # Runs in the page: with the pointer in the middle of the first chart, the read-out shows the values of the curves.
 POINTER = """<script>
 const chart = document.querySelector('svg[data-series]'), frame = chart.getBoundingClientRect();
 chart.dispatchEvent(new PointerEvent('pointermove', {clientX: frame.left + frame.width / 2, clientY: frame.top + 9}));
 document.body.dataset.height = document.documentElement.scrollHeight;
+document.body.dataset.width = document.documentElement.scrollWidth;
 </script>"""
 
 
@@ -74,7 +75,11 @@ def check_page(page: Path, folder: Path) -> int:
     expect(bool(readouts) and "step" in readouts[0], f"read-out: {readouts[:1]}")
     for title in ("Filters", "Reconstructions", "Optimal stimuli", "Confusion matrix", "Timeline", "Split"):
         expect(f">{title}<" in dom, title)
-    return int(re.findall(r'data-height="(\d+)"', dom)[0])
+    height = int(re.findall(r'data-height="(\d+)"', dom)[0])
+    dom, _ = chromium(watched, "--dump-dom", f"--window-size={PHONE},800")
+    width = int(re.findall(r'data-width="(\d+)"', dom)[0])
+    expect(width <= PHONE, f"the page is {width} pixels wide on a phone of {PHONE}")
+    return height
 
 
 def main() -> None:

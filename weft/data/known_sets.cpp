@@ -35,7 +35,12 @@ constexpr const char* kCifarAdvice =
 
 KnownSet mnist_set(const std::optional<fs::path>& folder) {
   const fs::path place = folder ? mnist_folder(*folder) : mnist_folder();
-  return {idx_origin(place, "train", "train"), idx_origin(place, "t10k", "test"), {}};
+  KnownSet set{idx_origin(place, "train", "train"), idx_origin(place, "t10k", "test"), {}};
+  if (is_mnist_sample(place)) {
+    set.notes.emplace_back(
+        "using a small sample of MNIST; for meaningful errors, set WEFT_DATA to a folder with all of MNIST");
+  }
+  return set;
 }
 
 KnownSet cifar10_set(const std::optional<fs::path>& folder) {

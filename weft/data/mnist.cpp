@@ -58,6 +58,12 @@ fs::path mnist_folder() { return find(std::nullopt); }
 
 fs::path mnist_folder(const fs::path& folder) { return find(folder); }
 
+bool is_mnist_sample(const fs::path& folder) {
+  std::error_code ignored;
+  const auto sample = sample_folder();
+  return sample && fs::equivalent(folder, *sample, ignored);
+}
+
 Mnist mnist(const fs::path& folder) {
   const KnownSet set = mnist_set(folder);
   return {read_all(*set.train.open()), read_all(*set.test.open())};

@@ -19,6 +19,9 @@ struct Mnist {
 // Searches only `folder`, `folder`/MNIST and `folder`/mnist.
 [[nodiscard]] std::filesystem::path mnist_folder(const std::filesystem::path& folder);
 
+// Returns whether `folder` is the sample that `make env` installs.
+[[nodiscard]] bool is_mnist_sample(const std::filesystem::path& folder);
+
 // Reads the whole set. Throws DataError if files are missing or invalid.
 [[nodiscard]] Mnist mnist(const std::filesystem::path& folder = mnist_folder());
 

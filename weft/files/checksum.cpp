@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <cstdio>
 #include <new>
 
 namespace weft::files {
@@ -16,6 +17,12 @@ void Checksum::add(const void* data, std::size_t bytes) noexcept {
 }
 
 std::uint64_t Checksum::value() const noexcept { return XXH3_64bits_digest(state_.get()); }
+
+std::string checksum_text(const void* data, std::size_t bytes) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(XXH3_64bits(data, bytes)));
+  return text;
+}
 
 void Checksum::Free::operator()(XXH3_state_s* state) const noexcept { XXH3_freeState(state); }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 struct XXH3_state_s;
 
@@ -23,5 +24,8 @@ class Checksum {
   };
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
+
+// Returns the checksum of a block of memory as 16 hexadecimal digits.
+[[nodiscard]] std::string checksum_text(const void* data, std::size_t bytes);
 
 }  // namespace weft::files

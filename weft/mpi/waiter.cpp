@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "weft/mpi/communicator.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
+#include "weft/mpi/profiling.h"
 #include "weft/mpi/request.h"
 
 namespace weft::mpi {
@@ -30,10 +32,14 @@ struct Slot {
   std::atomic<std::int64_t> blocked_since_ms{0};  // 0 outside of uninterruptible MPI calls
   std::atomic<bool> warned{false};
   pthread_t thread = pthread_self();
+  Clock::time_point operation_begin{};  // if a hook is installed
+  Clock::time_point last_idle{};        // of the current wait
 };
 
 std::atomic<CallSiteHook> g_hook{nullptr};
 std::atomic<InterruptHook> g_interrupt_hook{nullptr};
+std::atomic<OperationHook> g_operation_hook{nullptr};
+std::atomic<std::int64_t> g_waited_ns{0};
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
@@ -178,7 +184,10 @@ void Waiter::idle() {
   const bool check_now = calls_++ % kCheckInterval == 0;
   if (!check_now && !yielding_) return;
   const auto now = Clock::now();
-  if (start_ == Clock::time_point{}) start_ = now;
+  Slot& slot = this_thread();
+  if (start_ == Clock::time_point{}) start_ = slot.last_idle = now;
+  g_waited_ns += std::chrono::duration_cast<std::chrono::nanoseconds>(now - slot.last_idle).count();
+  slot.last_idle = now;
   yielding_ = now - start_ >= kSpinning;
   if (!yielding_) return;
   yield_core(now);
@@ -222,6 +231,7 @@ OperationScope::OperationScope(const char* name, const Communicator* communicato
   Slot& slot = this_thread();
   outermost_ = slot.name.load(std::memory_order_relaxed) == nullptr;
   if (!outermost_) return;
+  if (g_operation_hook.load(std::memory_order_relaxed) != nullptr) slot.operation_begin = Clock::now();
   slot.file.store(where.file_name(), std::memory_order_relaxed);
   slot.line.store(where.line(), std::memory_order_relaxed);
   slot.rank.store(communicator != nullptr ? communicator->rank() : -1, std::memory_order_relaxed);
@@ -231,6 +241,9 @@ OperationScope::OperationScope(const char* name, const Communicator* communicato
 OperationScope::~OperationScope() {
   if (!outermost_) return;
   Slot& slot = this_thread();
+  const auto hook = g_operation_hook.load(std::memory_order_relaxed);
+  const auto begin = std::exchange(slot.operation_begin, Clock::time_point{});
+  if (hook != nullptr && begin != Clock::time_point{}) hook(slot.name.load(std::memory_order_relaxed), begin);
   slot.name.store(nullptr, std::memory_order_relaxed);
   slot.file.store("", std::memory_order_relaxed);
   slot.rank.store(-1, std::memory_order_relaxed);
@@ -251,5 +264,8 @@ std::string call_site() { return site_of(this_thread()); }
 void set_call_site_hook(CallSiteHook hook) noexcept { g_hook = hook; }
 
 void set_interrupt_hook(InterruptHook hook) noexcept { g_interrupt_hook = hook; }
+void set_operation_hook(OperationHook hook) noexcept { g_operation_hook = hook; }
+
+std::chrono::nanoseconds time_waited() noexcept { return std::chrono::nanoseconds(g_waited_ns.load()); }
 
 }  // namespace weft::mpi

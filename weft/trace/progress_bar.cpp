@@ -13,13 +13,23 @@ namespace weft::trace {
 namespace {
 
 constexpr std::chrono::milliseconds kRedraw{100};
-constexpr std::int64_t kBarWidth = 30;
+constexpr std::chrono::seconds kLine{10};
+constexpr std::size_t kBarWidth = 30;
+constexpr std::size_t kSmallestBar = 3;
+constexpr const char* kEraseLineAbove = "\x1b[1A\r\x1b[K";
 constexpr std::size_t kNarrowest = 20;
 
+// Behind a launcher, `out` is a pipe. scripts/mpirun and `weft train -n` then set COLUMNS.
 std::size_t width_of(std::FILE* out) {
   winsize size{};
-  if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return std::max<std::size_t>(size.ws_col, kNarrowest);
+  std::size_t width = 80;
+  const char* const columns = std::getenv("COLUMNS");
+  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    width = size.ws_col;
+  } else if (columns != nullptr && std::atoi(columns) > 0) {
+    width = static_cast<std::size_t>(std::atoi(columns));
+  }
+  return std::max(width, kNarrowest);
 }
 
 // Launchers connect ranks to a pseudo-terminal even if their own output is redirected. scripts/mpirun and `weft train
@@ -59,21 +69,31 @@ void ProgressBar::update(std::int64_t done, const std::string& text) {
     return draw(text);
   }
   const std::int64_t tenths = total_ == 0 ? 10 : done_ * 10 / total_;
-  if (tenths <= tenths_) return;
+  const auto now = Clock::now();
+  if (tenths <= tenths_ && now - last_ < kLine) return;
   tenths_ = tenths;
+  last_ = now;
   std::fprintf(out_, "%s  %ld/%ld%s%s\n", title_.c_str(), static_cast<long>(done_), static_cast<long>(total_),
                text.empty() ? "" : "  ", text.c_str());
   std::fflush(out_);
 }
 
+// A line that the launcher forwards at its end: every drawing ends with a newline and begins by moving up to the line
+// of the previous one.
 void ProgressBar::draw(const std::string& text) {
-  const std::int64_t filled = total_ == 0 ? kBarWidth : done_ * kBarWidth / total_;
-  std::string line = title_ + " [" + std::string(static_cast<std::size_t>(filled), '#') +
-                     std::string(static_cast<std::size_t>(kBarWidth - filled), '.') + "] " + std::to_string(done_) +
-                     "/" + std::to_string(total_) + " " + remaining() + (text.empty() ? "" : "  " + text);
-  // A wrapped line cannot be redrawn.
-  line.resize(std::min(line.size(), width_of(out_) - 1));
-  std::fprintf(out_, "\r\x1b[K%s", line.c_str());
+  const std::string left = remaining();
+  const std::string counts = std::to_string(done_) + "/" + std::to_string(total_) + (left.empty() ? "" : " " + left) +
+                             (text.empty() ? "" : "  " + text);
+  const std::size_t width = width_of(out_) - 1;                  // a wrapped line cannot be redrawn
+  const std::size_t others = title_.size() + counts.size() + 4;  // two spaces and two brackets
+  const std::size_t bar = width > others ? std::min(width - others, kBarWidth) : 0;
+  const std::size_t filled =
+      total_ == 0 ? bar : static_cast<std::size_t>(done_) * bar / static_cast<std::size_t>(total_);
+  std::string line = title_ + " ";
+  if (bar >= kSmallestBar) line += "[" + std::string(filled, '#') + std::string(bar - filled, '.') + "] ";
+  line += counts;
+  line.resize(std::min(line.size(), width));
+  std::fprintf(out_, "%s%s\n", drawn_ ? kEraseLineAbove : "", line.c_str());
   std::fflush(out_);
   drawn_ = true;
 }
@@ -89,7 +109,7 @@ std::string ProgressBar::remaining() const {
 void ProgressBar::finish() noexcept {
   if (!drawn_) return;
   drawn_ = false;
-  std::fputs("\r\x1b[K", out_);
+  std::fputs(kEraseLineAbove, out_);
   std::fflush(out_);
 }
 

@@ -19,7 +19,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   // Reports that `done` of `total` units are complete; `text` follows the bar, for example "loss 0.31". Redraws a bar
-  // at most ten times per second, or prints a line for each tenth of the total.
+  // at most ten times per second, or prints a line for each tenth of the total and every ten seconds.
   void update(std::int64_t done, const std::string& text = "");
   // Erases the bar, so that the next output replaces it.
   void finish() noexcept;
@@ -37,7 +37,7 @@ class ProgressBar {
   bool drawn_ = false;
   std::int64_t tenths_ = 0;  // tenths that the last printed line reported
   Clock::time_point started_ = Clock::now();
-  Clock::time_point last_;
+  Clock::time_point last_ = started_;
 };
 
 }  // namespace weft::trace

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
+
+#include "weft/mpi/profiling.h"
 
 namespace weft::trace {
 namespace {
@@ -88,6 +91,14 @@ std::shared_ptr<Ring>& own_ring() {
   return ring;
 }
 
+// Records communication: all_reduce, halo_exchange and so on.
+void record_operation(const char* name, Clock::time_point begin) noexcept {
+  try {
+    detail::record(name, begin, Span::kNoDetail);
+  } catch (const std::bad_alloc&) {  // the trace lacks this event
+  }
+}
+
 // Only the registry refers to the ring of a thread that has ended.
 bool has_ended(const std::shared_ptr<Ring>& ring) { return ring.use_count() == 1; }
 
@@ -119,9 +130,13 @@ void start_recording(std::size_t events_per_thread) {
   std::erase_if(all.rings, has_ended);
   for (const auto& ring : all.rings) ring->reset(events_per_thread);
   detail::recording = true;
+  mpi::set_operation_hook(&record_operation);
 }
 
-void stop_recording() noexcept { detail::recording = false; }
+void stop_recording() noexcept {
+  mpi::set_operation_hook(nullptr);
+  detail::recording = false;
+}
 
 std::vector<ThreadEvents> recorded() {
   Registry& all = registry();

@@ -24,8 +24,8 @@ struct ThreadEvents {
   std::int64_t dropped = 0;   // older events that were overwritten
 };
 
-// Discards all recorded events and starts recording in all threads. Each thread keeps its latest `events_per_thread`
-// events.
+// Discards all recorded events and starts recording in all threads, with a span for every communicating operation. Each
+// thread keeps its latest `events_per_thread` events.
 void start_recording(std::size_t events_per_thread = std::size_t{1} << 16);
 void stop_recording() noexcept;
 // Returns the events recorded so far, including those of threads that have ended. Recording continues.

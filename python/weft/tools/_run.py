@@ -68,6 +68,12 @@ class Run:
             latest.setdefault(scalar.name, {})[scalar.step] = scalar
         return {name: [points[step] for step in sorted(points)] for name, points in latest.items()}
 
+    @property
+    def seconds(self) -> float:
+        """Time from the first measurement to the last. A pause before a resumption counts."""
+        times = [scalar.time for scalar in self.scalars]
+        return max(times) - min(times) if times else 0.0
+
     @cached_property
     def config(self) -> str | None:
         """Text of config.yaml."""

@@ -1,7 +1,7 @@
 """``weft compare runs/a runs/b [--html page.html] [--tolerance 1e-4]`` compares two runs.
 
-Prints the last value of each curve, the largest difference between the curves, and the largest difference between the
-parameters of the last checkpoints.
+Prints the settings that differ, the time and the speed-up, the largest difference between the weights of the last
+checkpoints, the last value of each curve, and the largest difference between the curves.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from difflib import SequenceMatcher
 from pathlib import Path
+from textwrap import shorten
 from typing import NamedTuple
 
 import torch
@@ -20,7 +22,14 @@ from weft.tools._report.markup import Markup, element, number, printable, table
 from weft.tools._report.page import page, section
 from weft.tools._run import Run, RunError, Scalar
 
-__all__ = ["CurveDifference", "ParameterDifference", "compare_curves", "compare_parameters"]
+__all__ = [
+    "CurveDifference",
+    "ParameterDifference",
+    "compare_curves",
+    "compare_parameters",
+    "compare_settings",
+    "compare_times",
+]
 
 
 class CurveDifference(NamedTuple):
@@ -38,7 +47,7 @@ class CurveDifference(NamedTuple):
 
 
 class ParameterDifference(NamedTuple):
-    """Difference between the parameters of two checkpoints."""
+    """Difference between the parameters of two checkpoints. The state of the optimizer counts separately."""
 
     name: str
     """The parameter that differs most."""
@@ -47,8 +56,11 @@ class ParameterDifference(NamedTuple):
     """The parameter that differs most relative to its own largest value."""
     relative: float
     only: tuple[list[str], list[str]]
-    """Names and shapes of the parameters that only one run has."""
+    """Names and shapes of the tensors that only one run has."""
     compared: int
+    state_name: str = ""
+    """The tensor of the optimizer's state that differs most relative to its own largest value."""
+    state: float = 0.0
 
 
 def compare_curves(first: Run, second: Run) -> list[CurveDifference]:
@@ -62,10 +74,18 @@ def compare_parameters(first: Path, second: Path) -> ParameterDifference:
     ours, theirs = checkpoint.load(first), checkpoint.load(second)
     common = {name for name in ours if name in theirs and ours[name].shape == theirs[name].shape}
     distances = {name: _distance(ours[name], theirs[name]) for name in sorted(common)}
-    largest, name = _worst({name: distance[0] for name, distance in distances.items()})
-    relative, relative_name = _worst({name: distance[1] for name, distance in distances.items()})
+    weights = {name: distance for name, distance in distances.items() if not _is_optimizer_state(name, ours)}
+    largest, name = _worst({name: distance[0] for name, distance in weights.items()})
+    relative, relative_name = _worst({name: distance[1] for name, distance in weights.items()})
+    state, state_name = _worst({name: distances[name][1] for name in distances if name not in weights})
     only = (_others(ours, common), _others(theirs, common))
-    return ParameterDifference(name, largest, relative_name, relative, only, len(common))
+    return ParameterDifference(name, largest, relative_name, relative, only, len(weights), state_name, state)
+
+
+def _is_optimizer_state(name: str, tensors: dict[str, torch.Tensor]) -> bool:
+    """Whether the tensor is a velocity, a moment or a counter of the parameter whose name precedes the last dot."""
+    parameter, _, kind = name.rpartition(".")
+    return kind in ("momentum", "square", "updates") and parameter in tensors
 
 
 def _compare_curve(name: str, ours: list[Scalar], theirs: list[Scalar]) -> CurveDifference:
@@ -130,14 +150,50 @@ def _table_rows(curves: list[CurveDifference]) -> list[list[str]]:
     ]
 
 
+def compare_settings(first: Run, second: Run) -> list[list[str]]:
+    """Returns rows of name, value of a and value of b: facts of run.json that differ, and lines of config.yaml."""
+    facts = [run.facts or {} for run in (first, second)]
+    rows = [
+        [name, *(str(each.get(name, "-")) for each in facts)]
+        for name in dict.fromkeys([*facts[0], *facts[1]])
+        if facts[0].get(name) != facts[1].get(name)
+    ]
+    before, after = ((run.config or "").splitlines() for run in (first, second))
+    for kind, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes()[:MOST_CHANGES]:
+        if kind != "equal":
+            rows.append(["config.yaml", *("; ".join(map(str.strip, lines)) for lines in (before[i:j], after[k:m]))])
+    return rows
+
+
+def compare_times(first: Run, second: Run) -> list[list[str]]:
+    """Returns rows of name, value of a, value of b and ratio: the duration, and the images per second."""
+    rows = []
+    if first.seconds and second.seconds:
+        values = [number(run.seconds, 4) for run in (first, second)]
+        rows.append(["seconds", *values, f"{number(first.seconds / second.seconds, 3)} (speed-up of b)"])
+    speeds = [run.curves.get(SPEED) for run in (first, second)]
+    if speeds[0] and speeds[1]:
+        last = [curve[-1].value for curve in speeds if curve]
+        ratio = number(last[1] / last[0], 3) if last[0] > 0 else "-"
+        rows.append(["images per second", *(number(value, 4) for value in last), ratio])
+    return rows
+
+
+SPEED = "speed/images per second"
+MOST_CHANGES = 40
+SETTINGS_HEAD = ["setting", "a", "b"]
+TIMES_HEAD = ["", "a", "b", "b relative to a"]
 HEAD = ["curve", "last, a", "last, b", "largest difference", "at step", "common steps"]
 
 
-def _print_table(rows: list[list[str]]) -> None:
-    rows = [HEAD, *rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    for row in rows:
+def _print_table(head: list[str], rows: list[list[str]]) -> None:
+    """Prints a table and an empty line, or nothing if there are no rows."""
+    shown = [head, *([shorten(cell, 60, placeholder=" ...") for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(head))]
+    for row in shown if rows else []:
         _say("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    if rows:
+        print()
 
 
 def _say(text: str) -> None:
@@ -147,11 +203,13 @@ def _say(text: str) -> None:
 def describe_parameters(difference: ParameterDifference) -> list[str]:
     """Returns the difference as lines of text."""
     lines = [
-        f"largest parameter difference: {number(difference.largest)} in {difference.name} "
+        f"weights: largest difference {number(difference.largest)} in {difference.name} "
         f"({difference.compared} parameters compared)",
-        f"largest difference relative to a parameter's largest value: {number(difference.relative)} in "
+        f"weights: largest difference relative to a parameter's largest value {number(difference.relative)} in "
         f"{difference.relative_name}",
     ]
+    if difference.state_name:
+        lines.append(f"optimizer: largest relative difference {number(difference.state)} in {difference.state_name}")
     if not difference.compared:
         lines = ["the checkpoints have no parameter in common"]
     for which, only in zip("ab", difference.only):
@@ -163,19 +221,24 @@ def describe_parameters(difference: ParameterDifference) -> list[str]:
 def _page(first: Run, second: Run, curves: list[CurveDifference], parameters: list[str]) -> str:
     charts: list[Markup] = []
     for curve in curves:
+        # The second curve is dashed, on top of a wide first one: equal curves stay visible.
         shown = [
-            Curve(f"{which}: {run.name}", [(p.step, p.value) for p in run.curves.get(curve.name, [])])
-            for which, run in (("a", first), ("b", second))
+            Curve(f"{which}: {run.name}", [(p.step, p.value) for p in run.curves.get(curve.name, [])], style)
+            for which, run, style in (("a", first, "wide"), ("b", second, "dashed"))
             if curve.name in run.curves
         ]
         charts.append(line_chart(curve.name, shown))
+    settings, times = compare_settings(first, second), compare_times(first, second)
+    same = element("p", "no differences", class_="soft")
     return page(
         f"{first.name} and {second.name}",
         "comparison of runs a and b",
         [
-            section("Last values and differences", table(HEAD, _table_rows(curves))),
+            section("Settings", table(SETTINGS_HEAD, settings) if settings else same),
+            *([section("Time", table(TIMES_HEAD, times))] if times else []),
             section("Parameters", *(element("p", line) for line in parameters)),
             section("Curves", element("div", *charts, class_="charts")),
+            section("Last values and differences", table(HEAD, _table_rows(curves))),
         ],
     )
 
@@ -189,6 +252,8 @@ def _exceeds(
         return [*found, "parameters: not compared"] if checkpoints else found
     if not parameters.relative <= tolerance:
         found.append(f"parameters: {number(parameters.relative)} in {parameters.relative_name}")
+    if not parameters.state <= tolerance:
+        found.append(f"state of the optimizer: {number(parameters.state)} in {parameters.state_name}")
     if any(parameters.only):
         found.append("parameters: some exist in only one run")
     return found
@@ -203,7 +268,7 @@ def _write_page(file: Path, page: str) -> bool:
     try:
         file.write_text(page, encoding="utf-8")
     except OSError as error:
-        print(f"weft compare: cannot write the page: {error}", file=sys.stderr)
+        print(f"weft compare: cannot write '{file}': {error.strerror}", file=sys.stderr)
         return False
     print(file)
     return True
@@ -230,8 +295,10 @@ def main(arguments: list[str] | None = None) -> int:
         lines = describe_parameters(parameters)
     except (checkpoint.CheckpointError, OSError) as error:
         lines = [f"parameters not compared: {error}"]
-    _print_table(_table_rows(curves))
-    _say("\n".join(["", *lines]))
+    _print_table(SETTINGS_HEAD, compare_settings(first, second))
+    _print_table(TIMES_HEAD, compare_times(first, second))
+    _say("\n".join([*lines, ""]))
+    _print_table(HEAD, _table_rows(curves))
     for which, run in (("a", first), ("b", second)):
         for problem in run.problems:
             print(f"weft compare: {which}: {problem}", file=sys.stderr)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from weft.tools._report.chart import Curve, line_chart
+from weft.tools._report.chart import Curve, is_share, line_chart
 from weft.tools._report.markup import Markup, element, number, table
 from weft.tools._report.page import page, section
 from weft.tools._report.pictures import KINDS, kind_of, picture
@@ -20,12 +22,24 @@ from weft.tools._run import Run, RunError, Scalar
 __all__ = ["render", "write"]
 
 MOST_CARDS = 8
+# Cards in the order of their importance, each with the metrics that it can show; the first one that exists counts.
+CARDS = {
+    "test error": ("final/test_error", "test/error"),
+    "time": (),
+    "ranks": (),
+    "training error": ("final/train_error", "train/error"),
+    "images per second": ("speed/images per second",),
+    "memory of the largest rank in MiB": ("memory/MiB of the largest rank",),
+    "load imbalance": ("speed/load imbalance",),
+    "training cost": ("train/epoch cost", "train/cost"),
+    "test cost": ("test/cost",),
+}
 
 
 def render(run: Run) -> str:
     """Returns the page as HTML. The page lists missing and damaged parts of the run."""
     sections = [
-        _cards(run.curves),
+        _cards(run),
         _curves(run.curves),
         _facts(run.facts),
         _split(run.split),
@@ -52,35 +66,64 @@ def write(folder: Path, target: Path | None = None) -> tuple[Path, list[str]]:
 
 
 def groups(names: Iterable[str]) -> dict[str, list[str]]:
-    """Groups curves that share a chart, such as train/loss and test/loss, by the last part of their names."""
+    """Groups curves that share a chart, such as train/loss and test/loss, by the last part of their names.
+
+    Charts of errors come first. The mean cost of an epoch shares the chart of the cost.
+    """
     result: dict[str, list[str]] = {}
     for name in names:
-        result.setdefault(name.rsplit("/", 1)[-1], []).append(name)
-    return result
+        result.setdefault(name.rsplit("/", 1)[-1].removeprefix("epoch "), []).append(name)
+    return dict(sorted(result.items(), key=lambda group: not is_share(group[0])))
 
 
 def _subtitle(run: Run) -> str:
     if not run.scalars:
         return "no metrics yet"
-    begin, end = run.scalars[0].time, max(scalar.time for scalar in run.scalars)
     last = max(scalar.step for scalar in run.scalars)
-    when = datetime.fromtimestamp(min(max(begin, 0.0), 4e9), timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return f"{when}, {last} steps in {number(max(end - begin, 0.0), 3)} seconds"
+    begin = min(max(run.scalars[0].time, 0.0), 4e9)
+    return f"{datetime.fromtimestamp(begin, timezone.utc).strftime('%Y-%m-%d %H:%M UTC')}, {last} steps"
 
 
-def _cards(curves: dict[str, list[Scalar]]) -> Markup | None:
-    if not curves:
+def _cards(run: Run) -> Markup | None:
+    shown = dict(islice(_important(run), MOST_CARDS))
+    if not shown:
         return None
     cards = [
-        element(
-            "div",
-            element("div", number(points[-1].value, 4), class_="value"),
-            element("div", name, class_="name"),
-            class_="card",
-        )
-        for name, points in list(curves.items())[:MOST_CARDS]
+        element("div", element("div", value, class_="value"), element("div", name, class_="name"), class_="card")
+        for name, value in shown.items()
     ]
     return element("div", *cards, class_="cards")
+
+
+def _important(run: Run) -> Iterator[tuple[str, str]]:
+    """Yields names and values: first the results and their cost, then the last values of other curves."""
+    last = {name: points[-1].value for name, points in run.curves.items()}
+    facts = run.facts or {}
+    used: set[str] = set()
+    for name, sources in CARDS.items():
+        source = next((source for source in sources if source in last), None)
+        used.update(sources)
+        if name == "time" and run.seconds:
+            yield name, _duration(run.seconds)
+        elif name == "ranks" and "ranks" in facts:
+            yield name, str(facts["ranks"])
+        elif source is not None:
+            yield name, _value(source, last[source])
+    for name, value in last.items():
+        if name not in used:
+            yield name, _value(name, value)
+
+
+def _value(name: str, value: float) -> str:
+    return f"{100 * value:.2f}%" if is_share(name) and math.isfinite(value) else number(value, 4)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{number(seconds, 3)} s"
 
 
 def _curves(curves: dict[str, list[Scalar]]) -> Markup | None:
@@ -98,7 +141,7 @@ def _curves(curves: dict[str, list[Scalar]]) -> Markup | None:
 def _facts(facts: dict[str, Any] | None) -> Markup | None:
     if not facts:
         return None
-    return section("Run", table(["", ""], [[name, _cell(value)] for name, value in facts.items()]))
+    return section("Run", table(["", ""], [[name, _cell(value)] for name, value in facts.items()], class_="facts"))
 
 
 def _split(split: Any) -> Markup | None:
@@ -155,8 +198,11 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         target, problems = write(chosen.run, chosen.out)
-    except (RunError, OSError) as error:
+    except RunError as error:
         print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"weft report: cannot write '{error.filename}': {error.strerror}", file=sys.stderr)
         return 1
     for problem in problems:
         print(f"weft report: {problem}", file=sys.stderr)

@@ -32,8 +32,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--backend", default="sml", help="process group backend (default sml)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.workers < 1:
-        parser.error(f"--workers must be at least 1, got {options.workers}")
+    for name in ("workers", "epochs", "batch"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1, got {getattr(options, name)}")
     if options.images < options.workers:
         parser.error(f"--images must be at least --workers ({options.workers}), got {options.images}")
     return options
@@ -121,13 +122,21 @@ def work(options: argparse.Namespace) -> None:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.worker:
-        work(options)
+        try:
+            work(options)
+        except (RuntimeError, ValueError, OSError) as error:
+            print(f"weft sml-demo: a worker failed: {error}", file=sys.stderr)
+            return 1
         return 0
     passed = [f"--{name}={getattr(options, name)}" for name in ("epochs", "batch", "images", "rate", "backend")]
     command = [find_switch(), "--embedded", str(options.workers), "--http", "off", "--"]
     command += [sys.executable, "-m", "weft.tools.sml_demo", "--worker", *passed]
     sys.stdout.flush()
-    os.execv(command[0], command)
+    try:
+        os.execv(command[0], command)
+    except OSError as error:
+        print(f"weft sml-demo: cannot start '{command[0]}': {error.strerror}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

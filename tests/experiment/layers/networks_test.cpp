@@ -226,6 +226,7 @@ TEST(NetworksTest, WeightNamesAreStable) {
 TEST(NetworksTest, LayersOfBlocksDrawDifferentWeights) {
   const Experiment experiment = toy(R"(
 model:
+  batch_size: 8
   layers:
     - residual: [conv: {maps: 2, kernel: 1}, conv: {maps: 2, kernel: 1}]
     - residual: {layers: [conv: {maps: 2, kernel: 1}], shortcut: [conv: {maps: 2, kernel: 1}]}

@@ -178,6 +178,68 @@ TEST(CheckpointTest, RejectsOtherExperiments) {
   EXPECT_TRUE(at::equal(wrong.training.state().front().value, before));
 }
 
+std::string read_bytes(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// Flips a bit in bytes all over the files of a checkpoint. Loading must fail, or restore the same values.
+TEST(CheckpointTest, FlippedBitsAreDetected) {
+  const fs::path folder = shared_folder("flipped");
+  Trial run(toy(kModel), world());
+  for (int i = 0; i < 9; ++i) static_cast<void>(run.training.step(false));
+  save(run, folder);
+  if (world()->rank() != 0) return;
+  const fs::path latest = *latest_checkpoint(folder);
+  Trial whole(toy(kModel), alone());
+  load(whole, folder);
+  std::vector<Tensor> saved;
+  for (const Parameter& parameter : whole.training.state()) saved.push_back(parameter.value.detach().clone());
+  const auto numbers = read_index(latest).numbers;
+  Trial other(toy(kModel), alone());
+  int detected = 0;
+  for (const auto& entry : fs::directory_iterator(latest)) {
+    const std::string content = read_bytes(entry.path());
+    for (std::size_t at = 0; at < content.size(); at += 1 + content.size() / 61) {
+      std::string flipped = content;
+      flipped[at] = static_cast<char>(flipped[at] ^ 4);
+      std::ofstream(entry.path(), std::ios::binary) << flipped;
+      try {
+        const CheckpointIndex index = read_index(latest);
+        load_checkpoint(latest, index, other.training.state());
+        EXPECT_EQ(index.numbers, numbers) << entry.path() << " byte " << at;
+        const auto restored = other.training.state();
+        for (std::size_t i = 0; i < saved.size(); ++i)
+          EXPECT_TRUE(at::equal(restored[i].value, saved[i])) << entry.path() << " byte " << at;
+      } catch (const std::exception&) {
+        ++detected;
+      }
+    }
+    std::ofstream(entry.path(), std::ios::binary) << content;
+  }
+  EXPECT_GT(detected, 61);
+  load(whole, folder);
+}
+
+// The message names the file and the tensor. Values of other tensors are not changed.
+TEST(CheckpointTest, DamagedValuesAreReported) {
+  const fs::path folder = shared_folder("damaged");
+  Trial run(toy(kModel), alone());
+  if (world()->rank() != 0) return;
+  save(run, folder);
+  const fs::path shard = *latest_checkpoint(folder) / "shard-0-of-1.safetensors";
+  std::string content = read_bytes(shard);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  std::ofstream(shard, std::ios::binary) << content;
+  try {
+    load(run, folder);
+    FAIL() << "no error";
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("shard-0-of-1.safetensors is damaged: the checksum of '"));
+    EXPECT_THAT(error.what(), HasSubstr(run.training.state().back().name));
+  }
+}
+
 // A killed run leaves a folder without an index.
 TEST(CheckpointTest, IgnoresIncompleteFolders) {
   const fs::path folder = shared_folder("partial");

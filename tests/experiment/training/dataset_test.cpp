@@ -39,8 +39,9 @@ std::string error_of(const Pictures& train, const Pictures& test, const std::str
     write_idx(folder / (std::string(name) + "-images-idx3-ubyte"), {pictures.count, pictures.size, pictures.size});
     write_idx(folder / (std::string(name) + "-labels-idx1-ubyte"), {pictures.count});
   }
-  const Experiment experiment = parse_experiment(
-      "data: {set: mnist, folder: " + folder.string() + more + "}\nmodel:\n  layers:\n    - linear: 10\n", "f.yaml");
+  const Experiment experiment = parse_experiment("data: {set: mnist, folder: " + folder.string() + more +
+                                                     "}\nmodel:\n  batch_size: 2\n  layers:\n    - linear: 10\n",
+                                                 "f.yaml");
   std::string text;
   try {
     static_cast<void>(open_dataset(experiment, {}, 0, [](const std::string&) {}));

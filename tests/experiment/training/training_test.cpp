@@ -268,6 +268,7 @@ TEST(DatasetTest, SampleSizeIsTheGivenFraction) {
     Experiment experiment = toy(kConvnet);
     experiment.dataset.images = 1000;
     experiment.dataset.sample = sample;
+    experiment.model.batch_size = 2;
     const Dataset dataset = open_dataset(experiment, {}, 0, [](const std::string&) {});
     EXPECT_EQ(dataset.train->part().whole.count, static_cast<std::int64_t>(1000 * sample)) << sample;
   }

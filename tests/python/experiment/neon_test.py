@@ -35,6 +35,17 @@ FILES = {
     "mnist_numpy_mlp": ([1], 0.0, 0.15),
     "toy_images_vecpar_mlp": ([1, 4], 0.0, 0.2),
 }
+# Settings for the sample: sixteen ranks on two cores are slow.
+SHORTER = {
+    "gb": [
+        "datasets[0].num_test_sample=100",
+        "model.num_pretrain_epochs=1",
+        "model.num_epochs=2",
+        "model.spot_check=true",
+        "model.visualize=true",
+    ],
+    "mlp": ["model.num_epochs=3"],
+}
 ON_ALL_OF_MNIST = "mnist_whole_convnet"
 
 
@@ -64,8 +75,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(home: Path, run: Path, ranks: int, file: str) -> Path:
     surroundings = {**environment(), "HOME": str(home), "WEFT_DATA": WHOLE}
     arguments = command("train", "-n", str(ranks), EXAMPLES / f"{file}.yaml", "--out", run)
-    if not WHOLE and file.endswith("gb"):  # sixteen ranks on two cores are slow
-        arguments += ["--set", "datasets[0].num_test_sample=100"]
+    for setting in [] if WHOLE else SHORTER.get(file.rsplit("_", 1)[1], []):
+        arguments += ["--set", setting]
     done = subprocess.run(arguments, env=surroundings, capture_output=True, text=True, timeout=2 * HOURS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return run

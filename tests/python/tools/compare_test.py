@@ -86,6 +86,27 @@ def damage(index: dict) -> list[object]:
     ]
 
 
+def test_flipped_bits_are_detected(tmp_path: Path) -> None:
+    folder = checkpoint.save(tensors(), tmp_path / "step-1")
+    whole = checkpoint.load(folder)
+    for file in sorted(folder.iterdir()):
+        content = file.read_bytes()
+        for at in range(0, len(content), 1 + len(content) // 101):
+            file.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+            try:
+                loaded = checkpoint.load(folder)
+            except checkpoint.CheckpointError:
+                continue
+            assert all(torch.equal(loaded[name], whole[name]) for name in whole), (file.name, at)
+        file.write_bytes(content)
+    shard = folder / "shard-0-of-1.safetensors"
+    shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(
+        checkpoint.CheckpointError, match=r"shard-0-of-1.safetensors' is damaged: the checksum of '[\w.]+'"
+    ):
+        checkpoint.load(folder)
+
+
 def test_invalid_indices_are_rejected(tmp_path: Path) -> None:
     folder = runs.write_checkpoint(tmp_path, tensors(), ranks=2)
     index = json.loads((folder / "index.json").read_text())
@@ -237,7 +258,45 @@ def test_compares_curves_and_parameters_of_two_runs(tmp_path: Path, capsys: pyte
     assert compare.main([str(a), str(b), "--html", str(tmp_path / "absent" / "page.html")]) == 1
     shown = capsys.readouterr().out
     assert "0.25" in shown and "conv.weight" in shown and "only a" in shown
-    assert page.read_text().count('class="curve"') == 3
+    assert page.read_text().count('class="curve ') == 3
+
+
+def test_settings_times_and_weights_come_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = write_pair(tmp_path)
+    for run, ranks in ((a, "1"), (b, "4")):
+        (run / "run.json").write_text(json.dumps({"seed": "1", "ranks": ranks}))
+        (run / "config.yaml").write_text(f"seed: 1\nmodel:\n  epochs: {ranks}\n")
+    slow = [*runs.metrics("loss", [4.0, 2.0, 1.0]), *runs.metrics("speed/images per second", [100.0])]
+    for line in slow:
+        line["time"] = 2 * (float(str(line["time"])) - 1.7e9) + 1.7e9
+    runs.write_metrics(a, slow)
+    runs.write_metrics(b, [*runs.metrics("loss", [4.0, 2.0, 1.0]), *runs.metrics("speed/images per second", [150.0])])
+    first, second = Run(a), Run(b)
+    assert compare.compare_settings(first, second) == [["ranks", "1", "4"], ["config.yaml", "epochs: 1", "epochs: 4"]]
+    assert compare.compare_times(first, second) == [
+        ["seconds", "4", "2", "2 (speed-up of b)"],
+        ["images per second", "100", "150", "1.5"],
+    ]
+    page = tmp_path / "page.html"
+    assert compare.main([str(a), str(b), "--html", str(page)]) == 0
+    shown = capsys.readouterr().out
+    places = [shown.index(text) for text in ("setting ", "speed-up of b", "weights: largest difference", "curve ")]
+    assert places == sorted(places)
+    # A dashed curve on a wide one: equal curves stay visible.
+    assert page.read_text().count('class="curve wide"') == page.read_text().count('class="curve dashed"') == 2
+
+
+def test_optimizer_state_does_not_hide_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weight = torch.full((3,), 2.0, dtype=torch.float64)
+    state = {"w": weight, "w.momentum": weight, "w.square": weight, "w.updates": torch.tensor([5.0])}
+    a = with_parameters(tmp_path / "a", state)
+    b = with_parameters(tmp_path / "b", {**state, "w": weight + 1e-3, "w.updates": torch.tensor([10.0])})
+    found = compare.compare_parameters(checkpoint.latest(a), checkpoint.latest(b))
+    assert (found.name, found.compared, found.state_name, found.state) == ("w", 1, "w.updates", 0.5)
+    assert compare.main([a, b, "--tolerance", "1e-2"]) == 1
+    shown = capsys.readouterr().out
+    assert "0.001 in w (1 parameters compared)" in shown and "optimizer: largest relative difference 0.5" in shown
+    assert "differs by more than 0.01: state of the optimizer: 0.5 in w.updates" in shown
 
 
 def test_tolerance_decides_the_status(tmp_path: Path) -> None:

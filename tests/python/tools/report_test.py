@@ -64,7 +64,7 @@ def test_complete_run_has_all_sections(tmp_path: Path, capsys: pytest.CaptureFix
     for title in ("Curves", "Split", "Filters", "Reconstructions", "Optimal stimuli", "Confusion", "Timeline"):
         assert title in text
     assert "Missing from this report" not in text
-    assert [curve["data-name"] for curve in page.with_class("curve")] == ["train/loss", "test/loss", "test/error"]
+    assert [curve["data-name"] for curve in page.with_class("curve")] == ["test/error", "train/loss", "test/loss"]
     assert page.count("img") == 3 and page.count("rect") == 4
     assert "12 x 12" in page.text and "num_epochs: 2" in text
     assert "float64" in page.text and "mnist in somewhere" in page.text
@@ -149,6 +149,49 @@ def test_single_values_are_not_drawn(tmp_path: Path) -> None:
     assert len(read(tmp_path).with_class("curve")) == 1
 
 
+def cards(run: Path) -> list[tuple[str, str]]:
+    text = (run / "report.html").read_text()
+    found = re.findall(r'class="value">([^<]*)</div><div class="name">([^<]*)<', text)
+    return [(name, value) for value, name in found]
+
+
+def test_cards_start_with_the_error_the_time_and_the_ranks(tmp_path: Path) -> None:
+    runs.write_whole_run(tmp_path)
+    read(tmp_path)
+    assert cards(tmp_path)[:3] == [("test error", "15.00%"), ("time", "59 s"), ("ranks", "4")]
+    names = [name for name, _ in cards(tmp_path)]
+    assert len(set(names)) == len(names) and "test/error" not in names
+    lines = [*runs.metrics("train/cost", [3.0, 2.0]), *runs.metrics("train/epoch cost", [2.5])]
+    lines += [*runs.metrics("test/error", [0.5]), *runs.metrics("final/test_error", [0.25])]
+    lines += [*runs.metrics("speed/images per second", [1234.5]), *runs.metrics("test/top3", [0.125])]
+    runs.write_metrics(tmp_path, lines)
+    read(tmp_path)
+    assert dict(cards(tmp_path)) == {
+        "test error": "25.00%",
+        "time": "1 s",
+        "ranks": "4",
+        "images per second": "1234",
+        "training cost": "2.5",
+        "test/top3": "12.50%",
+    }
+
+
+def test_errors_are_in_percent_and_axes_have_labels() -> None:
+    chart = Outline(line_chart("error", [Curve("test/error", [(0, 0.5), (1, 0.25), (2, 0.05)])]))
+    assert "error in %" in chart.text and "step" in chart.text and "20" in chart.text
+    (series,) = json.loads(next(a["data-series"] or "" for tag, a in chart.tags if tag == "svg"))
+    assert series["points"] == [[0, 50], [1, 25], [2, 5]]
+    cost = Outline(line_chart("cost", [Curve("a", [(0, 0.5), (1, 0.25)])]))
+    assert "cost" in cost.text and "cost in %" not in cost.text
+
+
+def test_timelines_have_ticks() -> None:
+    shown = Outline(timeline(read_spans(runs.spans(0, 0, "step", [(i * 1e6, 9e5) for i in range(5)]))))
+    assert "seconds" in shown.text and {"0", "1", "2", "3", "4"} <= set(shown.text)
+    short = Outline(timeline(read_spans(runs.spans(0, 0, "step", [(0, 2000)]))))
+    assert "milliseconds" in short.text and "2" in short.text
+
+
 def test_missing_parts_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run.json").write_text("{}")
     page = read(tmp_path)
@@ -167,6 +210,13 @@ def test_folders_without_a_run_are_rejected(tmp_path: Path, capsys: pytest.Captu
     assert report.main([str(tmp_path)]) == 1  # not a run folder
     assert "is not a run folder" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
+
+
+def test_errors_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.write_whole_run(tmp_path)
+    assert report.main([str(tmp_path), "--out", str(tmp_path / "absent" / "page.html")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("weft report: cannot write '") and error.endswith("': No such file or directory\n")
 
 
 def test_filters_with_nan_are_shown(tmp_path: Path) -> None:

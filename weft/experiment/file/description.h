@@ -11,7 +11,12 @@
 
 namespace weft::experiment {
 
-enum class Cost : std::uint8_t { kBinaryCrossEntropy, kSumSquared, kSoftmaxCrossEntropy };
+enum class Cost : std::uint8_t {
+  kBinaryCrossEntropy,    // of logistic outputs, with neon's formula: saturated outputs have no gradient
+  kLogisticCrossEntropy,  // the same cost, computed from the logits
+  kSumSquared,
+  kSoftmaxCrossEntropy,
+};
 
 struct Pretraining {
   bool wanted = false;
@@ -36,6 +41,7 @@ struct ModelSpec {
   std::int64_t batch_size = 100;
   LearningRule rule{};
   Cost cost = Cost::kBinaryCrossEntropy;
+  bool neon_derivative = false;  // the file requires neon's formula for the gradient of cross entropy
   Pretraining pretraining{};
   std::vector<Metric> metrics{};
   std::vector<LayerSpec> layers{};
@@ -81,6 +87,7 @@ struct Experiment {
   SplitSpec split{};
   ModelSpec model{};
   std::int64_t checkpoint_steps = 0;  // interval of checkpoints within epochs; 0: only at the end of epochs
+  std::vector<std::string> notes{};   // parts of the file that have no effect
 };
 
 }  // namespace weft::experiment

@@ -73,11 +73,18 @@ Fields::~Fields() {
   for (const Entry& entry : value_.entries) {
     if (problems_.full()) return;
     if (is_known(entry.key)) continue;
-    const auto meant = text::nearest(entry.key, known_);
-    problems_.add(entry.place,
-                  "unknown key '" + entry.key + "' in " + what_ + "; " +
-                      (meant ? "did you mean '" + *meant + "'?" : "the known keys are " + text::listed(known_)));
+    problems_.add(entry.place, "unknown key '" + entry.key + "' in " + what_ + "; " + advice_on(entry.key));
   }
+}
+
+std::string Fields::advice_on(const std::string& unknown) const {
+  // In a flow mapping, YAML reads `key:value` as one word.
+  const std::string before = unknown.substr(0, unknown.find(':'));
+  if (before != unknown && std::find(known_.begin(), known_.end(), before) != known_.end()) {
+    return "YAML needs a space after the colon of '" + before + ":'";
+  }
+  const auto meant = text::nearest(unknown, known_);
+  return meant ? "did you mean '" + *meant + "'?" : "the known keys are " + text::listed(known_);
 }
 
 const Value* Fields::take(const std::string& key) {
@@ -184,6 +191,12 @@ void Fields::require(const std::string& key) {
 
 void Fields::accept(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) static_cast<void>(take(key));
+}
+
+void Fields::ignore(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (take(key) != nullptr) problems_.note(place_of(key), "'" + key + "' of " + what_ + " has no effect in weft");
+  }
 }
 
 void Fields::accept_ending(const std::string& end) { endings_.push_back(end); }

@@ -58,6 +58,8 @@ class Fields {
   // Accept keys of neon files that have no effect in weft.
   void accept(const std::vector<std::string>& keys);
   void accept_ending(const std::string& end);
+  // Like accept(), but adds a note for each key that is present: its value would change a run of neon.
+  void ignore(const std::vector<std::string>& keys);
   [[nodiscard]] bool has(const std::string& key) const { return value_.find(key) != nullptr; }
   [[nodiscard]] const Place& place() const noexcept { return value_.place; }
   [[nodiscard]] Place place_of(const std::string& key) const;
@@ -65,6 +67,7 @@ class Fields {
 
  private:
   const Value* take(const std::string& key);
+  [[nodiscard]] std::string advice_on(const std::string& unknown) const;
   void refuse(const std::string& key, const Value& value, const std::string& expected, const std::string& advice = "");
 
   const Value& value_;

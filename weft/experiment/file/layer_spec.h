@@ -122,6 +122,8 @@ class LayerSettings {
   // Returns true if the input must be a field; then output() is called with a field only.
   [[nodiscard]] virtual bool needs_field() const { return false; }
   [[nodiscard]] virtual Activation activation() const { return {}; }
+  // Removes a logistic activation, so that the layer returns logits. Returns false if the layer cannot do so.
+  virtual bool remove_logistic() { return false; }
   [[nodiscard]] virtual bool fully_connected() const { return false; }
   // Returns true if layer-wise pre-training trains this layer.
   [[nodiscard]] virtual bool pretrained() const { return false; }

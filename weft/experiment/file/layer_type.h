@@ -28,6 +28,8 @@ struct NeonClass {
 // Settings of a neon model that apply to layers without their own.
 struct NeonDefaults {
   LearningRule rule{};
+  bool has_learning_rule = false;  // the model has a `learning_rule`; otherwise `rule` comes from its other keys
+  bool optional_biases = false;    // neon 0.6: layers have a bias only if weight_init contains bias_init
   double pretrain_rate = 0;
   double sparsity = 0;
   bool tied_weights = false;

@@ -12,6 +12,9 @@ struct MomentumSchedule {
   double saturated = 0;
   std::int64_t start = 0;
   std::int64_t saturate = 0;
+  // neon's versions without learning rules return `saturated` outside of these epochs, and change from `saturated` to
+  // `initial` between them.
+  bool reversed = false;
   [[nodiscard]] double at(std::int64_t epoch) const;
 };
 

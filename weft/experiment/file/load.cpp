@@ -7,6 +7,12 @@
 namespace weft::experiment {
 namespace {
 
+// Moves the logistic function of the last layer into the cost. A saturated output would otherwise have no gradient.
+void compute_cost_from_logits(ModelSpec& model) {
+  if (model.cost != Cost::kBinaryCrossEntropy || model.neon_derivative) return;
+  if (model.layers.back().settings->remove_logistic()) model.cost = Cost::kLogisticCrossEntropy;
+}
+
 Experiment describe(Value& root, const std::string& name, const std::vector<std::string>& overrides) {
   for (std::size_t i = 0; i < overrides.size(); ++i) {
     apply_override(root, overrides[i], static_cast<std::int64_t>(i) + 1);
@@ -16,6 +22,8 @@ Experiment describe(Value& root, const std::string& name, const std::vector<std:
   problems.throw_if_any();
   check_model(experiment, layer_sizes(experiment, problems), problems);
   problems.throw_if_any();
+  compute_cost_from_logits(experiment.model);
+  experiment.notes = problems.notes();
   experiment.file = name;
   if (experiment.name.empty()) experiment.name = std::filesystem::path(name).stem().string();
   if (!can_name_a_file(experiment.name)) {

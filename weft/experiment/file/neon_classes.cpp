@@ -34,6 +34,7 @@ std::optional<Cost> neon_cost(const Value& value, Problems& problems) {
       {"neon.transforms.sum_squared.SumSquaredDiffs", Cost::kSumSquared}};
   Fields fields(value, "a cost", problems);
   fields.accept({"olayer", "backend"});
+  static_cast<void>(fields.boolean("shortcut_deriv"));
   fields.accept_ending("_dtype");
   return neon_lookup(value, "a cost", table, problems);
 }

@@ -1,3 +1,5 @@
+#include <map>
+
 #include "weft/experiment/file/forms.h"
 #include "weft/experiment/file/neon_classes.h"
 #include "weft/experiment/file/neon_layers.h"
@@ -30,16 +32,26 @@ bool wants_float64(Fields& fields) {
 }
 
 void read_backend(const Value& value, Experiment& experiment, Problems& problems) {
-  static_cast<void>(neon_class(value, "a backend",
-                               {"neon.backends._numpy.Numpy", "neon.backends._numpy.Numpy64",
-                                "neon.backends.numpy.Numpy", "neon.backends.cpu.CPU", "neon.backends.cpu.CPUDist",
-                                "neon.backends.cpu.CPUDataDist", "neon.backends.unpadded.UnpaddedCPU"},
-                               problems));
+  static const std::map<std::string, bool> on_gpu{{"neon.backends._numpy.Numpy", false},
+                                                  {"neon.backends._numpy.Numpy64", false},
+                                                  {"neon.backends.numpy.Numpy", false},
+                                                  {"neon.backends.cpu.CPU", false},
+                                                  {"neon.backends.cpu.CPUDist", false},
+                                                  {"neon.backends.cpu.CPUDataDist", false},
+                                                  {"neon.backends.gpu.GPU", true},
+                                                  {"neon.backends.gpu.GPUDataDist", true},
+                                                  {"neon.backends._cudanet.Cudanet", true},
+                                                  {"neon.backends._cudamat.Cudamat", true},
+                                                  {"neon.backends.unpadded.UnpaddedCPU", false}};
+  if (neon_lookup(value, "a backend", on_gpu, problems).value_or(false)) {
+    problems.note(value.place, value.tag.substr(value.tag.rfind('.') + 1) + " runs on the CPU");
+  }
   Fields fields(value, "a backend", problems);
   experiment.seed = static_cast<std::uint64_t>(fields.integer("rng_seed", kSeed).value_or(0));
   experiment.float64 = wants_float64(fields);
   read_mode(fields, experiment.split);
   fields.accept({"num_dev", "num_procs"});
+  fields.ignore({"seterr_handling"});
   fields.accept_ending("_dtype");
 }
 
@@ -88,7 +100,7 @@ void read_gb_keys(Fields& fields, Pretraining& pretraining) {
   }
 }
 
-void read_model(const Value& value, Experiment& experiment, Problems& problems) {
+void read_model(const Value& value, bool optional_biases, Experiment& experiment, Problems& problems) {
   ModelSpec& model = experiment.model;
   model.place = value.place;
   const auto name = neon_model(value, problems);
@@ -100,27 +112,41 @@ void read_model(const Value& value, Experiment& experiment, Problems& problems) 
   model.epochs = fields.integer("num_epochs", kCount).value_or(1);
   model.batch_size = fields.integer("batch_size", kSize).value_or(1);
   model.rule.rate = fields.number("learning_rate", kNonNegative).value_or(model.rule.rate);
-  if (const Value* momentum = fields.mapping("momentum")) model.rule.momentum = read_momentum(*momentum, problems);
-  std::optional<double> pretrain_rate = fields.number("pretrain_learning_rate", kNonNegative);
-  if (const Value* rule = fields.any("learning_rule")) {
-    model.rule = read_neon_rule(*rule, model.rule, pretrain_rate, problems);
+  if (const Value* momentum = fields.mapping("momentum")) {
+    model.rule.momentum = read_momentum(*momentum, problems);
+    model.rule.momentum.reversed = true;  // neon's versions with learning rules ignore this key
   }
-  if (const Value* cost = fields.any("cost")) model.cost = neon_cost(*cost, problems).value_or(model.cost);
+  std::optional<double> pretrain_rate = fields.number("pretrain_learning_rate", kNonNegative);
+  const Value* const rule = fields.any("learning_rule");
+  if (rule != nullptr) model.rule = read_neon_rule(*rule, model.rule, pretrain_rate, problems);
+  if (const Value* cost = fields.any("cost")) {
+    model.cost = neon_cost(*cost, problems).value_or(model.cost);
+    const ValuePtr shortcut = cost->find("shortcut_deriv");
+    model.neon_derivative = shortcut != nullptr && !as_boolean(*shortcut).value_or(true);
+  }
   if (model.name == "GB") read_gb_keys(fields, model.pretraining);
   const bool tied = model.name == "GB" && fields.boolean("tied_weights").value_or(false);
   const double sparsity = model.name == "GB" ? fields.number("sparsity", kNonNegative).value_or(0) : 0;
   if (const Value* layers = fields.list("layers")) {
-    model.layers =
-        read_neon_layers(*layers, {model.rule, pretrain_rate.value_or(model.rule.rate), sparsity, tied}, problems);
+    const NeonDefaults defaults{.rule = model.rule,
+                                .has_learning_rule = rule != nullptr,
+                                .optional_biases = optional_biases,
+                                .pretrain_rate = pretrain_rate.value_or(model.rule.rate),
+                                .sparsity = sparsity,
+                                .tied_weights = tied};
+    model.layers = read_neon_layers(*layers, defaults, problems);
   }
   read_mode(fields, experiment.split);
   const bool in_batches = experiment.split.mode == SplitSpec::Mode::kBatch;
   if (in_batches) model.batch_size = experiment.dataset.batch_size.value_or(model.batch_size);
   fields.accept({"backend", "dist_flag"});
+  fields.ignore({"serialized_path"});  // of the pickled model
   fields.accept_ending("_dtype");
 }
 
+// neon 0.6 replaced the list `datasets` by `dataset`.
 void read_datasets(Fields& fields, Experiment& experiment) {
+  if (const Value* const single = fields.any("dataset")) return read_dataset(*single, experiment, fields.problems());
   fields.require("datasets");
   const Value* const list = fields.list("datasets");
   if (list == nullptr) return;
@@ -148,7 +174,7 @@ Experiment read_neon_form(const Value& root, Problems& problems) {
   if (const Value* backend = fields.any("backend")) read_backend(*backend, experiment, problems);
   read_datasets(fields, experiment);
   fields.require("model");
-  if (const Value* model = fields.any("model")) read_model(*model, experiment, problems);
+  if (const Value* model = fields.any("model")) read_model(*model, fields.has("dataset"), experiment, problems);
   experiment.split.strict_neon = fields.boolean("strict_neon").value_or(false);
   experiment.name = fields.text("name").value_or("");
   experiment.checkpoint_steps = fields.integer("checkpoint_every", kCount).value_or(0);

@@ -16,6 +16,13 @@ void read_rates(Fields& fields, LearningRule& rule, std::optional<double>& pretr
   }
 }
 
+// neon 0.6 adds a bias to Layer only if weight_init contains bias_init. Its LayerDist has a bias but does not apply it.
+bool has_bias(const NeonLayerType& type, const Value& layer, const NeonDefaults& model) {
+  if (!type.has_bias || !model.optional_biases) return type.has_bias;
+  const ValuePtr init = layer.find("weight_init");
+  return !type.split && init != nullptr && init->find("bias_init") != nullptr;
+}
+
 LayerSpec read_layer(const Value& value, const NeonDefaults& model, Problems& problems) {
   LayerSpec layer;
   layer.place = value.place;
@@ -25,11 +32,15 @@ LayerSpec read_layer(const Value& value, const NeonDefaults& model, Problems& pr
   layer.split = known->split;
   Fields fields(value, "a " + value.tag.substr(value.tag.rfind('.') + 1), problems);
   layer.name = fields.text("name").value_or("");
-  NeonLayer reading{layer, known->has_bias, model};
+  NeonLayer reading{layer, has_bias(*known, value, model), model};
   std::optional<double> pretrain_rate;
   LearningRule& rule = reading.defaults.rule;
   read_rates(fields, rule, pretrain_rate);
-  if (const Value* own = fields.any("learning_rule")) rule = read_neon_rule(*own, rule, pretrain_rate, problems);
+  if (const Value* own = fields.any("learning_rule")) {
+    rule = read_neon_rule(*own, rule, pretrain_rate, problems);
+  } else if (!model.has_learning_rule && !known->has_bias) {
+    rule.momentum = {};  // before neon had learning rules, only the class Layer used momentum
+  }
   layer.rule = rule;
   reading.defaults.pretrain_rate = pretrain_rate.value_or(model.pretrain_rate);
   layer.settings = known->type->read_neon(fields, reading);

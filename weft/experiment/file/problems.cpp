@@ -26,6 +26,11 @@ void Problems::add(const Place& place, const std::string& text) {
   if (!known && !full()) lines_.push_back({place, text});
 }
 
+void Problems::note(const Place& place, const std::string& text) {
+  const std::string line = shown({place, "note: " + text});
+  if (std::find(notes_.begin(), notes_.end(), line) == notes_.end()) notes_.push_back(line);
+}
+
 bool Problems::full() const noexcept { return lines_.size() > kShown; }
 
 std::string Problems::shown(const Line& line) const {

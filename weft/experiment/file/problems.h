@@ -24,6 +24,10 @@ class Problems {
 
   // Adds a mistake. Duplicates are ignored.
   void add(const Place& place, const std::string& text);
+  // Adds a note for the user: the file is valid, but a part of it has another effect than the user may expect.
+  void note(const Place& place, const std::string& text);
+  // Returns the notes as lines "file:line:column: note: text".
+  [[nodiscard]] const std::vector<std::string>& notes() const noexcept { return notes_; }
   [[nodiscard]] bool empty() const noexcept { return lines_.empty(); }
   // Returns whether further mistakes would not be shown.
   [[nodiscard]] bool full() const noexcept;
@@ -41,6 +45,7 @@ class Problems {
   std::string file_;
   std::vector<std::string> overrides_;
   std::vector<Line> lines_;
+  std::vector<std::string> notes_;
 };
 
 // Returns "file:3:14: text", or "file: text" for an unknown location.

@@ -6,6 +6,11 @@
 namespace weft::experiment {
 
 double MomentumSchedule::at(std::int64_t epoch) const {
+  if (reversed) {
+    if (epoch <= start || epoch > saturate) return saturated;
+    return saturated +
+           (initial - saturated) * static_cast<double>(epoch - start) / static_cast<double>(saturate - start);
+  }
   if (epoch >= saturate) return saturated;
   if (epoch < start) return initial;
   return initial + (saturated - initial) * static_cast<double>(epoch - start) / static_cast<double>(saturate - start);

@@ -53,6 +53,7 @@ class ActivationSettings final : public LayerSettings {
   explicit ActivationSettings(const Activation& activation) : activation_(activation) {}
 
   [[nodiscard]] Activation activation() const override { return activation_; }
+  bool remove_logistic() override { return experiment::remove_logistic(activation_); }
   [[nodiscard]] BuiltLayer build(const LayerContext& context) const override {
     return {activation_layer(activation_), context.inputs};
   }
@@ -88,6 +89,12 @@ spatial::nn::LayerPtr with_activation(spatial::nn::LayerPtr layer, const Activat
   return std::make_shared<spatial::nn::Sequential>(std::vector{std::move(layer), activation_layer(activation)});
 }
 
+bool remove_logistic(Activation& activation) {
+  if (activation.kind != Activation::kLogistic) return false;
+  activation = {};
+  return true;
+}
+
 Activation read_activation(Fields& fields, const std::string& otherwise) {
   std::vector<std::string> names;
   for (const NamedActivation& known : kActivations) names.emplace_back(known.name);
@@ -107,7 +114,8 @@ Activation read_neon_activation(Fields& fields) {
       {"neon.transforms.linear.Identity", Activation::kLinear}};
   const Value* const value = fields.any("activation");
   if (value == nullptr) return {};
-  const Fields no_keys(*value, "an activation", fields.problems());
+  Fields keys(*value, "an activation", fields.problems());
+  keys.accept({"use_binary", "shortcut_deriv"});  // neon stores them but reads only those of the cost
   return {neon_lookup(*value, "an activation", table, fields.problems()).value_or(Activation::kLinear)};
 }
 

@@ -12,6 +12,9 @@ namespace weft::experiment {
 // Returns `layer` followed by the activation, with the parameters of `layer`.
 [[nodiscard]] spatial::nn::LayerPtr with_activation(spatial::nn::LayerPtr layer, const Activation& activation);
 
+// Replaces a logistic activation by the identity. Returns false for other activations.
+bool remove_logistic(Activation& activation);
+
 // Reads `activation: relu` and the setting of that activation. `otherwise` is the default.
 [[nodiscard]] Activation read_activation(Fields& fields, const std::string& otherwise);
 // Reads `activation: !obj:neon.transforms...`.

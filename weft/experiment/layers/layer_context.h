@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <optional>
+
 #include "weft/experiment/file/layer_spec.h"
 #include "weft/experiment/layers/mesh.h"
 #include "weft/spatial/nn/layer.h"
@@ -20,9 +23,17 @@ struct LayerContext {
   spatial::LayoutPtr inputs;  // null if the input is whole on every rank
 };
 
+// The last residuals that a multigrid solver computed, forward and backward.
+struct SolverResiduals {
+  std::optional<double> forward{};
+  std::optional<double> backward{};
+};
+
 struct BuiltLayer {
   spatial::nn::LayerPtr layer;
   spatial::LayoutPtr outputs;  // null if the output is whole on every rank
+  // Returns the last residuals of the layer's solver; null for layers without one.
+  std::function<SolverResiduals()> residuals{};
 };
 
 }  // namespace weft::experiment

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "weft/experiment/layers/activation.h"
 #include "weft/spatial/nn/layers.h"
 
 namespace weft::experiment {

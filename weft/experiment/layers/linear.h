@@ -4,6 +4,7 @@
 // the outputs, otherwise all of them.
 #pragma once
 
+#include "weft/experiment/layers/activation.h"
 #include "weft/experiment/layers/weights.h"
 
 namespace weft::experiment {
@@ -15,6 +16,7 @@ class LinearSettings final : public LayerSettings {
 
   [[nodiscard]] bool fully_connected() const override { return true; }
   [[nodiscard]] Activation activation() const override { return activation_; }
+  bool remove_logistic() override { return experiment::remove_logistic(activation_); }
   [[nodiscard]] Extent output(const LayerSizes& /*sizes*/, const LayerProblems& /*problems*/) const override {
     return {weights.outputs, {}};
   }

@@ -30,6 +30,7 @@ Network::Network(const Experiment& experiment, const Mesh& mesh)
     for (spatial::nn::Parameter& parameter : built.layer->parameters())
       own.push_back(std::make_unique<Parameter>(Parameter{std::move(parameter), rule}));
     layers_.append(std::move(built.layer));
+    if (built.residuals) residuals_.emplace_back(specs[i].name, std::move(built.residuals));
   }
 }
 
@@ -43,6 +44,12 @@ at::Tensor Network::forward(const at::Tensor& tile, const ForwardContext& contex
   const Activations y = run(input(tile), 0, layers_.size(), context);
   TORCH_CHECK(std::holds_alternative<at::Tensor>(y), "weft: expected a network that ends in a vector");
   return std::get<at::Tensor>(y);
+}
+
+std::vector<std::pair<std::string, SolverResiduals>> Network::solver_residuals() const {
+  std::vector<std::pair<std::string, SolverResiduals>> result;
+  for (const auto& [name, residuals] : residuals_) result.emplace_back(name, residuals());
+  return result;
 }
 
 std::vector<Parameter*> Network::parameters(std::size_t layer) const {

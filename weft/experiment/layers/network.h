@@ -1,8 +1,10 @@
 // The layers of an experiment, built for this rank.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/experiment/layers/layer_context.h"
@@ -43,6 +45,8 @@ class Network {
 
   [[nodiscard]] std::size_t size() const noexcept { return layers_.size(); }
   [[nodiscard]] spatial::nn::Layer& layer(std::size_t i) const { return layers_[i]; }
+  // Returns the residuals of the layers that a multigrid solver evaluates, by the layer's name.
+  [[nodiscard]] std::vector<std::pair<std::string, SolverResiduals>> solver_residuals() const;
   // Call after each optimizer step.
   void after_update() { layers_.after_update(); }
   [[nodiscard]] std::vector<Parameter*> parameters() const;
@@ -53,6 +57,7 @@ class Network {
   spatial::LayoutPtr images_;
   spatial::nn::Sequential layers_;
   std::vector<std::vector<std::unique_ptr<Parameter>>> parameters_;  // by layer
+  std::vector<std::pair<std::string, std::function<SolverResiduals()>>> residuals_;
 };
 
 }  // namespace weft::experiment

@@ -130,10 +130,19 @@ std::vector<layer_parallel::Layer> solver_layers(const ResidualStackSettings& se
   return result;
 }
 
+SolverResiduals residuals_of(const layer_parallel::LayerParallel& solver) {
+  const auto last = [](const multigrid::Statistics& solve) {
+    const auto computed = std::find_if(solve.residuals.rbegin(), solve.residuals.rend(),
+                                       [](const std::optional<double>& residual) { return residual.has_value(); });
+    return computed == solve.residuals.rend() ? std::nullopt : *computed;
+  };
+  return {last(solver.statistics().forward), last(solver.statistics().backward)};
+}
+
 // Spreads the layers over the ranks, which evaluate them at the same time. Every rank has the whole field.
-spatial::nn::LayerPtr spread_stack(const ResidualStackSettings& settings, const Mesh& mesh, const Parameters& all) {
-  const auto solver = std::make_shared<layer_parallel::LayerParallel>(mesh.world(), solver_layers(settings, all),
-                                                                      solver_options(settings));
+BuiltLayer spread_stack(const ResidualStackSettings& settings, const LayerContext& context, const Parameters& all) {
+  const auto solver = std::make_shared<layer_parallel::LayerParallel>(
+      context.mesh.world(), solver_layers(settings, all), solver_options(settings));
   const auto layer = spatial::nn::on_tiles("a residual stack", [solver](const DistTensor& field) {
     return DistTensor{solver->forward(field.local), field.layout};
   });
@@ -146,14 +155,16 @@ spatial::nn::LayerPtr spread_stack(const ResidualStackSettings& settings, const 
     mine.back().only_here = true;
   }
   layer->set_parameters(std::move(mine));
-  return layer;
+  if (settings.solver.levels == 1) return {layer, context.inputs};  // exact
+  return {layer, context.inputs, [solver] { return residuals_of(*solver); }};
 }
 
 BuiltLayer ResidualStackSettings::build(const LayerContext& context) const {
-  // A split experiment has no ranks left for the layers. One rank decides like many, so that the curves are equal.
+  // A split experiment has no ranks left for the layers. The choice does not depend on the number of ranks, so that the
+  // curves are equal.
   const Parameters all = convolutions(*this, context);
-  return {context.mesh.plan().unsplit ? spread_stack(*this, context.mesh, all) : tiled_stack(*this, all),
-          context.inputs};
+  if (!context.mesh.plan().unsplit) return {tiled_stack(*this, all), context.inputs};
+  return spread_stack(*this, context, all);
 }
 
 const RegisterLayerType kResidualStackRegistered(layer_type<ResidualStackSettings>("residual_stack", "depth"));

@@ -13,6 +13,7 @@
 
 #include "weft/experiment/run/collective_work.h"
 #include "weft/experiment/training/checkpoint_error.h"
+#include "weft/files/checksum.h"
 #include "weft/files/error.h"
 #include "weft/files/safetensors.h"
 
@@ -57,7 +58,8 @@ void write_shard(const fs::path& folder, const std::vector<Parameter>& state, co
     kept.push_back(parameter.value.detach().contiguous());
     tensors.push_back(
         {parameter.name, dtype_name(kept.back()), kept.back().sizes().vec(), kept.back().const_data_ptr()});
-    places[parameter.name] = describe_piece(parameter.whole, parameter.part);
+    places[parameter.name] = describe_piece(parameter.whole, parameter.part,
+                                            files::checksum_text(kept.back().const_data_ptr(), kept.back().nbytes()));
   }
   const std::string name =
       "shard-" + std::to_string(mesh.world()->rank()) + "-of-" + std::to_string(mesh.world()->size()) + ".safetensors";
@@ -105,6 +107,13 @@ void publish(const fs::path& run, const fs::path& partial, std::int64_t step, Ch
   for (std::size_t i = kKept; i < all.size(); ++i) fs::remove_all(all[i]);
 }
 
+void require_checksum(const Piece& piece, const std::string& tensor, const Tensor& values, const fs::path& folder) {
+  if (piece.checksum.empty()) return;  // of an older checkpoint
+  if (files::checksum_text(values.const_data_ptr(), values.nbytes()) == piece.checksum) return;
+  throw CheckpointError("weft: checkpoint file " + (folder / piece.file).string() + " is damaged: the checksum of '" +
+                        tensor + "' differs" + kDamageAdvice);
+}
+
 // Reads a box of a tensor from the pieces that contain it.
 Tensor assemble(const fs::path& folder, const std::string& name, const IndexedTensor& tensor, const partition::Box& box,
                 const Tensor& like) {
@@ -115,6 +124,7 @@ Tensor assemble(const fs::path& folder, const std::string& name, const IndexedTe
     Tensor stored = at::empty(piece.box.sizes(), result.options());
     files::SafetensorsFile(folder / piece.file)
         .read(name, stored.mutable_data_ptr(), static_cast<std::int64_t>(stored.nbytes()));
+    require_checksum(piece, name, stored, folder);
     const auto relative = [&](const partition::Box& origin) {
       partition::Box moved = shared;
       for (std::size_t i = 0; i < moved.dims(); ++i) {

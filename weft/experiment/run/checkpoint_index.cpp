@@ -5,10 +5,12 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "weft/experiment/training/checkpoint_error.h"
 #include "weft/files/atomic_file.h"
+#include "weft/files/checksum.h"
 #include "weft/files/safetensors.h"
 
 namespace weft::experiment {
@@ -20,6 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "weft-checkpoint";
 constexpr int kVersion = 1;
+constexpr const char* kOwnChecksum = "index_checksum";
+constexpr std::size_t kChecksumDigits = 16;
 
 std::string joined(const Sizes& sizes) {
   std::string text;
@@ -61,6 +65,7 @@ Sizes begin_of(const partition::Box& box) {
 struct Described {
   Sizes whole;
   partition::Box box;
+  std::string checksum;
 };
 
 Described parse_piece(const std::string& text, const fs::path& file) {
@@ -70,8 +75,10 @@ Described parse_piece(const std::string& text, const fs::path& file) {
   std::string shape;
   std::getline(parts, whole, '/');
   std::getline(parts, begin, '/');
+  std::string checksum;
   std::getline(parts, shape, '/');
-  return {sizes_from(whole, file), box_of(sizes_from(begin, file), sizes_from(shape, file))};
+  std::getline(parts, checksum, '/');
+  return {sizes_from(whole, file), box_of(sizes_from(begin, file), sizes_from(shape, file)), checksum};
 }
 
 // Checks that pieces lie inside of the tensor, do not overlap, and cover it.
@@ -102,7 +109,10 @@ void require_covered(const std::string& name, const IndexedTensor& tensor, const
 Json json_of(const IndexedTensor& tensor) {
   Json pieces = Json::array();
   for (const Piece& piece : tensor.pieces) {
-    pieces.push_back({{"file", piece.file}, {"offset", begin_of(piece.box)}, {"shape", piece.box.sizes()}});
+    pieces.push_back({{"file", piece.file},
+                      {"offset", begin_of(piece.box)},
+                      {"shape", piece.box.sizes()},
+                      {"checksum", piece.checksum}});
   }
   return {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"pieces", pieces}};
 }
@@ -110,7 +120,8 @@ Json json_of(const IndexedTensor& tensor) {
 IndexedTensor tensor_from(const Json& json) {
   IndexedTensor tensor{json.at("dtype"), json.at("shape"), {}};
   for (const Json& piece : json.at("pieces")) {
-    tensor.pieces.push_back({piece.at("file"), box_of(piece.at("offset"), piece.at("shape"))});
+    tensor.pieces.push_back(
+        {piece.at("file"), box_of(piece.at("offset"), piece.at("shape")), piece.value("checksum", "")});
   }
   return tensor;
 }
@@ -125,10 +136,35 @@ std::vector<IndexedStage> stages_from(const Json& list) {
   return stages;
 }
 
+// The index contains the checksum of its own text, computed with zeros in place of the digits. Returns their position.
+std::optional<std::size_t> own_checksum(const std::string& text) {
+  const std::string key = std::string("\"") + kOwnChecksum + "\": \"";
+  const auto found = text.rfind(key);
+  return found == std::string::npos ? std::nullopt : std::optional(found + key.size());
+}
+
+std::string with_own_checksum(std::string text) {
+  const std::size_t at = own_checksum(text).value();
+  text.replace(at, kChecksumDigits, kChecksumDigits, '0');
+  return text.replace(at, kChecksumDigits, files::checksum_text(text.data(), text.size()));
+}
+
+// Older checkpoints have no checksums.
+void require_own_checksum(const std::string& text, const CheckpointIndex& index, const fs::path& folder) {
+  const bool has_checksums = std::any_of(index.tensors.begin(), index.tensors.end(), [](const auto& entry) {
+    return std::any_of(entry.second.pieces.begin(), entry.second.pieces.end(),
+                       [](const Piece& piece) { return !piece.checksum.empty(); });
+  });
+  const auto at = own_checksum(text);
+  if (at ? *at + kChecksumDigits <= text.size() && with_own_checksum(text) == text : !has_checksums) return;
+  throw CheckpointError("weft: the index of checkpoint " + folder.string() + " is damaged: its checksum differs" +
+                        kDamageAdvice);
+}
+
 }  // namespace
 
-std::string describe_piece(const Sizes& whole, const partition::Box& box) {
-  return joined(whole) + "/" + joined(begin_of(box)) + "/" + joined(box.sizes());
+std::string describe_piece(const Sizes& whole, const partition::Box& box, const std::string& checksum) {
+  return joined(whole) + "/" + joined(begin_of(box)) + "/" + joined(box.sizes()) + "/" + checksum;
 }
 
 CheckpointIndex index_of_shards(const fs::path& folder) {
@@ -148,7 +184,7 @@ CheckpointIndex index_of_shards(const fs::path& folder) {
       IndexedTensor& tensor = index.tensors[name];
       tensor.dtype = info.dtype;
       tensor.shape = piece.whole;
-      tensor.pieces.push_back({path.filename().string(), piece.box});
+      tensor.pieces.push_back({path.filename().string(), piece.box, piece.checksum});
     }
   }
   for (const auto& [name, tensor] : index.tensors) require_covered(name, tensor, folder);
@@ -162,14 +198,16 @@ void write_index(const fs::path& folder, const CheckpointIndex& index) {
             {"ranks", index.ranks}, {"numbers", index.numbers}, {"tensors", tensors}};
   if (!index.data.empty()) json["data"] = index.data;
   for (const IndexedStage& stage : index.stages) json["stages"].push_back(json_of(stage));
-  files::write_atomically(folder / kIndexFile, json.dump(1) + "\n");
+  json[kOwnChecksum] = std::string(kChecksumDigits, '0');
+  files::write_atomically(folder / kIndexFile, with_own_checksum(json.dump(1) + "\n"));
 }
 
 CheckpointIndex read_index(const fs::path& folder) {
   std::ifstream stream(folder / kIndexFile, std::ios::binary);
   if (!stream) throw CheckpointError("weft: " + folder.string() + " is not a checkpoint: it has no " + kIndexFile);
   try {
-    const Json json = Json::parse(stream);
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    const Json json = Json::parse(text);
     if (json.at("format") != kFormat || json.at("version") != kVersion) {
       throw CheckpointError("weft: " + folder.string() + " has an unknown format; this version reads " + kFormat + " " +
                             std::to_string(kVersion));
@@ -185,6 +223,7 @@ CheckpointIndex read_index(const fs::path& folder) {
       index.tensors[name] = tensor_from(tensor);
       require_covered(name, index.tensors[name], folder);
     }
+    require_own_checksum(text, index, folder);
     return index;
   } catch (const Json::exception& error) {
     throw CheckpointError("weft: the index of checkpoint " + folder.string() + " is damaged: " + error.what());

@@ -16,6 +16,7 @@ namespace weft::experiment {
 struct Piece {
   std::string file;
   partition::Box box;
+  std::string checksum{};  // files::checksum_text() of the values; empty in older checkpoints
 };
 
 struct IndexedTensor {
@@ -50,7 +51,8 @@ void write_index(const std::filesystem::path& folder, const CheckpointIndex& ind
 // Throws CheckpointError if the index is missing or damaged, or if its boxes do not cover a tensor exactly.
 [[nodiscard]] CheckpointIndex read_index(const std::filesystem::path& folder);
 
-// Returns "4,3/0,2/4,1": global shape, offset and shape of a piece.
-[[nodiscard]] std::string describe_piece(const std::vector<std::int64_t>& whole, const partition::Box& box);
+// Returns "4,3/0,2/4,1/<checksum>": global shape, offset, shape and checksum of a piece.
+[[nodiscard]] std::string describe_piece(const std::vector<std::int64_t>& whole, const partition::Box& box,
+                                         const std::string& checksum);
 
 }  // namespace weft::experiment

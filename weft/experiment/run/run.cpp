@@ -5,6 +5,7 @@
 #include "weft/experiment/run/checkpoint.h"
 #include "weft/experiment/run/collective_input.h"
 #include "weft/experiment/run/collective_work.h"
+#include "weft/experiment/run/epoch_meter.h"
 #include "weft/experiment/run/reporter.h"
 #include "weft/experiment/run/resume_check.h"
 #include "weft/experiment/run/resume_command.h"
@@ -12,11 +13,14 @@
 #include "weft/experiment/run/run_info.h"
 #include "weft/experiment/run/run_lock.h"
 #include "weft/experiment/run/run_pictures.h"
+#include "weft/experiment/run/threads.h"
 #include "weft/experiment/training/dataset.h"
 #include "weft/experiment/training/evaluation.h"
 #include "weft/files/atomic_file.h"
+#include "weft/files/error.h"
 #include "weft/trace/chrome_trace.h"
 #include "weft/trace/recording.h"
+#include "weft/trace/span.h"
 
 namespace weft::experiment {
 namespace {
@@ -33,11 +37,14 @@ class ExperimentRun {
         first_(world->rank() == 0),
         reporter_(first_, experiment_.model.metrics),
         mesh_(world, plan_ranks(experiment_, world->size())),
+        threads_(set_threads(options.threads, world)),
         dataset_(open_data()),
         network_(experiment_, mesh_),
         training_(experiment_, mesh_, network_, *dataset_.train) {}
 
   RunEnd run() {
+    for (const std::string& note : experiment_.notes) reporter_.print(note);
+    for (const std::string& line : banner(experiment_, mesh_.plan(), run_facts())) reporter_.print(line);
     choose_folder();
     if (options_.resume) resume();
     run_on_all_ranks(mesh_.world(), "run folder", [&] {
@@ -45,8 +52,8 @@ class ExperimentRun {
     });
     trace::start_recording();
     const RunEnd end = train();
-    trace::write_chrome_trace(folder_ / "trace.json", *mesh_.world());
     if (end == RunEnd::kFinished) finish();
+    write_trace();
     return end;
   }
 
@@ -58,6 +65,17 @@ class ExperimentRun {
                              [&](const std::string& line) { reporter_.print(line); });
     });
     return dataset;
+  }
+
+  [[nodiscard]] RunFacts run_facts() const {
+    RunFacts facts{.ranks = mesh_.world()->size(),
+                   .threads = threads_,
+                   .train_images = dataset_.train->part().whole.count,
+                   .test_images = dataset_.test->part().whole.count,
+                   .data = dataset_.folder,
+                   .overrides = options_.overrides};
+    for (const LayerRow& row : explain(experiment_, mesh_.plan())) facts.parameters += row.parameters;
+    return facts;
   }
 
   void choose_folder() {
@@ -82,8 +100,7 @@ class ExperimentRun {
                       {"parameters", std::to_string(row.parameters)}});
     }
     write_split(folder_, rows);
-    write_run_info(folder_,
-                   run_info(experiment_, mesh_.plan(), mesh_.world()->size(), dataset_.folder, options_.overrides));
+    write_run_info(folder_, run_info(experiment_, mesh_.plan(), run_facts()));
     reporter_.open(folder_, training_.progress().step);
   }
 
@@ -124,6 +141,7 @@ class ExperimentRun {
 
   void checkpoint() {
     const Progress progress = training_.progress();
+    const trace::Span span("experiment/checkpoint", progress.step);
     CheckpointIndex index = facts();
     index.ranks = mesh_.world()->size();
     index.numbers.merge(numbers_of(progress));
@@ -131,21 +149,40 @@ class ExperimentRun {
   }
 
   void end_epoch(const StepReport& report) {
+    training_residuals_ = network_.solver_residuals();  // the evaluation runs the solver, too
     std::optional<Evaluation> test;
     if (experiment_.predict && report.stage->kind != Stage::Kind::kPretrain) {
       test = evaluate(experiment_, mesh_, network_, *dataset_.test);
     }
     reporter_.epoch(report, training_.progress(), test);
+    measure(report);
     if (report.pretraining_ended) {
       write_pretraining_pictures(folder_, experiment_, mesh_, network_, training_, *dataset_.train, *dataset_.test,
                                  reporter_);
     }
   }
 
+  void measure(const StepReport& report) {
+    const EpochMeasurements measured = meter_.finish(mesh_.world());
+    const std::int64_t step = training_.progress().step;
+    const std::int64_t epoch = report.stage->first_epoch + report.epoch + 1;
+    reporter_.metric("speed/images per second", measured.images_per_second, epoch, step);
+    if (mesh_.world()->size() > 1) reporter_.metric("speed/load imbalance", measured.load_imbalance, epoch, step);
+    reporter_.metric("memory/MiB of the largest rank", measured.largest_memory_mib, epoch, step);
+    if (report.stage->kind == Stage::Kind::kPretrain) return;
+    reporter_.metric("train/learning rate", training_.learning_rate(), epoch, step);
+    for (const auto& [layer, residuals] : training_residuals_) {
+      if (residuals.forward) reporter_.metric(layer + " forward/residual", *residuals.forward, epoch, step);
+      if (residuals.backward) reporter_.metric(layer + " backward/residual", *residuals.backward, epoch, step);
+    }
+  }
+
   RunEnd train() {
     const std::int64_t every = experiment_.checkpoint_steps;
     while (!training_.done()) {
+      meter_.begin_step();
       const StepReport report = training_.step(stop_requested());
+      meter_.end_step(report.images);
       reporter_.step(report, training_);
       if (report.epoch_ended) end_epoch(report);
       const bool due = every > 0 && training_.progress().step % every == 0;
@@ -162,21 +199,35 @@ class ExperimentRun {
     return RunEnd::kStopped;
   }
 
+  // The trace is an addition to the results. A full disk must not fail a finished run.
+  void write_trace() {
+    try {
+      trace::write_chrome_trace(folder_ / "trace.json", *mesh_.world());
+    } catch (const files::FileError& error) {
+      reporter_.print("the trace was not written: " + std::string(error.what()));
+    }
+  }
+
+  // Prints the errors before it writes files, which fails if the disk is full.
   void finish() {
     const std::int64_t step = training_.progress().step;
+    std::vector<std::pair<std::string, Evaluation>> results;
     if (experiment_.predict) {
-      for (const auto& [name, images] : {std::pair{"train", dataset_.train.get()}, {"test", dataset_.test.get()}}) {
-        const Evaluation result = evaluate(experiment_, mesh_, network_, *images);
-        reporter_.metric(std::string("final/") + name + "_error", result.error, experiment_.model.epochs, step);
-        for (const auto& [metric, value] : result.metrics) {
-          reporter_.metric(std::string("final/") + name + "_" + metric, value, experiment_.model.epochs, step);
-        }
-        if (first_) write_confusion(folder_, name, result.confusion);
-        char line[120];
-        std::snprintf(line, sizeof line, "%s error: %.2f%% of %ld images, cost %.6g", name, 100 * result.error,
-                      static_cast<long>(result.images), result.cost);
-        reporter_.print(line);
+      results.emplace_back("train", evaluate(experiment_, mesh_, network_, *dataset_.train));
+      results.emplace_back("test", evaluate(experiment_, mesh_, network_, *dataset_.test));
+    }
+    for (const auto& [name, result] : results) {
+      char line[120];
+      std::snprintf(line, sizeof line, "%s error: %.2f%% of %ld images, cost %.6g", name.c_str(), 100 * result.error,
+                    static_cast<long>(result.images), result.cost);
+      reporter_.print(line);
+    }
+    for (const auto& [name, result] : results) {
+      reporter_.metric("final/" + name + "_error", result.error, experiment_.model.epochs, step);
+      for (const auto& [metric, value] : result.metrics) {
+        reporter_.metric("final/" + name + "_" + metric, value, experiment_.model.epochs, step);
       }
+      if (first_) write_confusion(folder_, name, result.confusion);
     }
     write_run_pictures(folder_, experiment_, mesh_, network_, *dataset_.train, reporter_);
     reporter_.print("results are in " + folder_.string() + "; create a report with: weft report " + folder_.string());
@@ -188,9 +239,12 @@ class ExperimentRun {
   bool first_;
   Reporter reporter_;
   Mesh mesh_;
+  int threads_;
   Dataset dataset_;
   Network network_;
   Training training_;
+  EpochMeter meter_;
+  std::vector<std::pair<std::string, SolverResiduals>> training_residuals_;  // of the last step of the epoch
   fs::path folder_;
   RunLock lock_;  // held by rank 0
 };

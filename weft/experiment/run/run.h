@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,9 @@ namespace weft::experiment {
 struct RunOptions {
   std::filesystem::path file{};
   std::vector<std::string> overrides{};
-  std::filesystem::path out{};  // empty: a new folder in runs/
-  bool resume = false;          // continue from the latest checkpoint in `out`
+  std::filesystem::path out{};   // empty: a new folder in runs/
+  bool resume = false;           // continue from the latest checkpoint in `out`
+  std::optional<int> threads{};  // per rank; see set_threads()
 };
 
 enum class RunEnd : std::uint8_t { kFinished, kStopped };

@@ -24,6 +24,19 @@ std::string data_text(const Experiment& experiment, const std::filesystem::path&
   return data.empty() ? kind + ", synthetic" : kind + " in " + std::filesystem::absolute(data).string();
 }
 
+std::string dtype_text(const Experiment& experiment) { return experiment.float64 ? "float64" : "float32"; }
+
+// Returns "60,000".
+std::string grouped(std::int64_t count) {
+  std::string text = std::to_string(count);
+  for (std::size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+  return text;
+}
+
+std::string counted(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
@@ -38,15 +51,18 @@ std::string mpi_text() {
 
 }  // namespace
 
-RunInfo run_info(const Experiment& experiment, const RankPlan& plan, std::int64_t ranks,
-                 const std::filesystem::path& data, const std::vector<std::string>& overrides) {
+RunInfo run_info(const Experiment& experiment, const RankPlan& plan, const RunFacts& facts) {
   RunInfo info{
       {"file", experiment.file},
-      {"set", joined(overrides)},
+      {"set", joined(facts.overrides)},
       {"seed", std::to_string(experiment.seed)},
-      {"dtype", experiment.float64 ? "float64" : "float32"},
-      {"data", data_text(experiment, data)},
-      {"ranks", std::to_string(ranks)},
+      {"dtype", dtype_text(experiment)},
+      {"data", data_text(experiment, facts.data)},
+      {"training images", std::to_string(facts.train_images)},
+      {"test images", std::to_string(facts.test_images)},
+      {"parameters", std::to_string(facts.parameters)},
+      {"ranks", std::to_string(facts.ranks)},
+      {"threads per rank", std::to_string(facts.threads)},
       {"split", split_text(plan)},
       {"weft", WEFT_VERSION},
       {"torch", TORCH_VERSION},
@@ -54,6 +70,15 @@ RunInfo run_info(const Experiment& experiment, const RankPlan& plan, std::int64_
   };
   std::erase_if(info, [](const auto& entry) { return entry.second.empty(); });
   return info;
+}
+
+std::vector<std::string> banner(const Experiment& experiment, const RankPlan& plan, const RunFacts& facts) {
+  const std::string split = split_text(plan);
+  return {experiment.name + ": " + grouped(facts.train_images) + " training and " + grouped(facts.test_images) +
+              " test images, " + data_text(experiment, facts.data),
+          grouped(facts.parameters) + " parameters, " + dtype_text(experiment) + ", seed " +
+              std::to_string(experiment.seed) + "; " + counted(facts.ranks, "rank") + " with " +
+              counted(facts.threads, "thread") + (facts.ranks > 1 ? " each, split: " + split : "")};
 }
 
 void write_run_info(const std::filesystem::path& run, const RunInfo& info) {

@@ -10,4 +10,7 @@ class CheckpointError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The end of messages about damaged files.
+constexpr const char* kDamageAdvice = "; remove the checkpoint's folder to resume from the one before it";
+
 }  // namespace weft::experiment

@@ -1,8 +1,7 @@
 #include "weft/experiment/training/cost.h"
 
 #include <ATen/core/Reduction.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/binary_cross_entropy.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/one_hot.h>
 
@@ -21,21 +20,25 @@ double smallest_distance(const Tensor& outputs) {
                                               : std::numeric_limits<float>::epsilon();
 }
 
-// torch's binary cross entropy throws for NaN outputs. A diverged run continues, and its curve shows NaN.
-CostValue not_a_number(const Tensor& outputs) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  return {outputs.sum().mul(kNone), kNone};
-}
-
+// The derivative is neon's: (y - t) / clip(y (1 - y)). The logistic function multiplies it by y (1 - y), so it vanishes
+// if y is saturated.
 CostValue binary_cross_entropy(const Tensor& outputs, const Tensor& targets, std::int64_t whole_size) {
   const auto images = static_cast<double>(whole_size);
-  if (outputs.isnan().any().item<bool>()) return not_a_number(outputs);
-  const Tensor objective = at::binary_cross_entropy(outputs, targets, {}, at::Reduction::Sum).div(images);
-  const at::NoGradGuard no_grad;
   const double near = smallest_distance(outputs);
-  const Tensor clipped = outputs.detach().clamp(near, 1 - near);
-  const double sum = at::binary_cross_entropy(clipped, targets, {}, at::Reduction::Sum).item<double>();
-  return {objective, sum / (images * static_cast<double>(outputs.size(1)))};
+  const Tensor y = outputs.detach();
+  const auto clipped = [&](const Tensor& x) { return x.clamp(near, 1 - near); };
+  const Tensor others = targets.neg().add(1);
+  const Tensor sum = targets.mul(clipped(y).log()).add(others.mul(clipped(y.neg().add(1)).log())).sum().neg();
+  const Tensor slope = y.sub(targets).div(clipped(y.mul(y.neg().add(1))));
+  const Tensor line = outputs.mul(slope).sum();  // has this slope
+  return {line.sub(line.detach()).add(sum).div(images),
+          sum.item<double>() / (images * static_cast<double>(outputs.size(1)))};
+}
+
+CostValue logistic_cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t whole_size) {
+  const Tensor objective = at::binary_cross_entropy_with_logits(logits, targets, {}, {}, at::Reduction::Sum)
+                               .div(static_cast<double>(whole_size));
+  return {objective, objective.item<double>() / static_cast<double>(logits.size(1))};
 }
 
 }  // namespace
@@ -48,6 +51,7 @@ CostValue cost_of(Cost cost, const Tensor& outputs, const Tensor& labels, std::i
   }
   const Tensor targets = at::one_hot(labels, outputs.size(1)).to(outputs.scalar_type());
   if (cost == Cost::kBinaryCrossEntropy) return binary_cross_entropy(outputs, targets, whole_size);
+  if (cost == Cost::kLogisticCrossEntropy) return logistic_cross_entropy(outputs, targets, whole_size);
   const Tensor difference = outputs.sub(targets);
   const Tensor objective = difference.mul(difference).sum().div(2 * images);
   return {objective, objective.item<double>()};

@@ -15,7 +15,8 @@ struct CostValue {
 };
 
 // Computes the cost of `outputs` [images of this shard, classes]. `whole_size` is the number of images in the batch of
-// all shards. Binary cross entropy reports neon's value: the mean over images and outputs, clipped away from 0 and 1.
+// all shards; for kLogisticCrossEntropy, `outputs` are logits. Binary cross entropy reports the mean over images and
+// outputs, as neon does.
 [[nodiscard]] CostValue cost_of(Cost cost, const at::Tensor& outputs, const at::Tensor& labels,
                                 std::int64_t whole_size);
 

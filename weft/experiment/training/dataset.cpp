@@ -12,6 +12,7 @@
 #include "weft/data/known_sets.h"
 #include "weft/data/synthetic.h"
 #include "weft/experiment/file/description.h"
+#include "weft/experiment/file/problems.h"
 #include "weft/experiment/file/sizes.h"
 #include "weft/files/checksum.h"
 
@@ -139,19 +140,23 @@ data::ImagePart loaded(const data::ImageOrigin& origin, const DatasetSpec& spec,
   return part;
 }
 
+void require_batch_size(const data::ImagePart& part, const Experiment& experiment) {
+  const std::int64_t size = experiment.model.batch_size;
+  if (size <= part.whole.count) return;
+  throw ExperimentError(located(experiment.file, experiment.model.place,
+                                "the batch size is " + std::to_string(size) + ", but there are only " +
+                                    std::to_string(part.whole.count) + " training images; choose a smaller batch_size" +
+                                    (experiment.dataset.sample < 1 ? " or a larger sample" : "")));
+}
+
 // Identifies a file by name, size and a checksum of its first 64 KiB: other sets have files of the same size.
 std::string file_text(const std::filesystem::path& file) {
   std::vector<char> head(std::size_t{1} << 16);
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-  files::Checksum checksum;
-  checksum.add(head.data(), static_cast<std::size_t>(stream.gcount()));
   std::error_code ignored;
-  char text[64];
-  std::snprintf(text, sizeof text, " (%llu bytes, xxh3 %016llx)",
-                static_cast<unsigned long long>(std::filesystem::file_size(file, ignored)),
-                static_cast<unsigned long long>(checksum.value()));
-  return file.filename().string() + text;
+  return file.filename().string() + " (" + std::to_string(std::filesystem::file_size(file, ignored)) + " bytes, xxh3 " +
+         files::checksum_text(head.data(), static_cast<std::size_t>(stream.gcount())) + ")";
 }
 
 std::map<std::string, std::string> describe(const DatasetSpec& spec, const data::ImageOrigin& train) {
@@ -180,8 +185,9 @@ Dataset open_dataset(const Experiment& experiment, const RankPlan& plan, std::in
   Dataset dataset;
   if (!found.set.train.files.empty()) dataset.folder = found.set.train.files.front().parent_path();
   if (rank == 0) dataset.description = describe(experiment.dataset, found.set.train);
-  dataset.train =
-      std::make_unique<data::Loader>(loaded(found.set.train, experiment.dataset, options, cache), options, loading);
+  data::ImagePart train = loaded(found.set.train, experiment.dataset, options, cache);
+  require_batch_size(train, experiment);
+  dataset.train = std::make_unique<data::Loader>(std::move(train), options, loading);
   options.order.shuffle = false;
   options.sample_pct = 100;
   const auto test = limited(found.set.test, experiment.dataset.test_images);

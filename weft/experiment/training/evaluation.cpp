@@ -8,6 +8,7 @@
 #include "weft/experiment/file/description.h"
 #include "weft/experiment/file/sizes.h"
 #include "weft/experiment/training/cost.h"
+#include "weft/trace/span.h"
 
 namespace weft::experiment {
 namespace {
@@ -27,6 +28,7 @@ std::vector<std::vector<std::int64_t>> table_of(const Tensor& counts, std::int64
 
 Evaluation evaluate(const Experiment& experiment, const Mesh& mesh, const Network& network, data::Loader& images) {
   const at::NoGradGuard no_grad;
+  const trace::Span span("experiment/evaluate");
   const std::int64_t classes = class_count(experiment.dataset);
   // The confusion matrix, followed by the cost and the number of images.
   Tensor sums = at::zeros({classes * classes + 2}, at::kDouble);

@@ -78,12 +78,16 @@ Optimizer::Optimizer(const std::vector<Parameter*>& parameters) {
   }
 }
 
+double rate_at(const LearningRule& rule, const UpdateTime& time) {
+  return rule.rate * rule.schedule.at(static_cast<double>(time.epoch) + time.fraction, time.epochs);
+}
+
 void Optimizer::step(const UpdateTime& time) {
   const at::NoGradGuard no_grad;
   for (Slot& slot : slots_) {
     if (!slot.parameter->value.grad().defined()) continue;
     const LearningRule& rule = slot.parameter->rule;
-    const double rate = rule.rate * rule.schedule.at(static_cast<double>(time.epoch) + time.fraction, time.epochs);
+    const double rate = rate_at(rule, time);
     if (!slot.optimizer) {
       step_momentum(slot, rate, rule.momentum.at(time.epoch));
       continue;

@@ -20,6 +20,9 @@ struct UpdateTime {
   std::int64_t epochs = 1;  // epochs of the whole training, for schedules that end with it
 };
 
+// Returns the learning rate at a position in training.
+[[nodiscard]] double rate_at(const LearningRule& rule, const UpdateTime& time);
+
 class Optimizer {
  public:
   // The parameters must outlive the optimizer and keep their value tensors.

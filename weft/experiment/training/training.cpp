@@ -16,6 +16,13 @@ namespace weft::experiment {
 
 using at::Tensor;
 
+namespace {
+
+// The rule of the last layer, which all stages except pre-training train.
+LearningRule last_rule(const ModelSpec& model) { return model.layers.back().rule.value_or(model.rule); }
+
+}  // namespace
+
 Training::Training(const Experiment& experiment, const Mesh& mesh, Network& network, data::Loader& images)
     : experiment_(experiment),
       mesh_(mesh),
@@ -86,20 +93,35 @@ void Training::sum_gradients(const Stage& stage) {
 
 Training::Outcome Training::supervised(const Stage& stage, const data::Batch& batch) {
   optimizer_.clear_gradients();
-  const Tensor outputs = outputs_of(stage, batch);
-  const CostValue cost = cost_of(experiment_.model.cost, outputs, batch.labels, batch.whole_size);
-  collective::backward(cost.objective);
+  Tensor outputs;
+  CostValue cost;
+  {
+    const trace::Span span("experiment/forward", progress_.step);
+    outputs = outputs_of(stage, batch);
+    cost = cost_of(experiment_.model.cost, outputs, batch.labels, batch.whole_size);
+  }
+  {
+    const trace::Span span("experiment/backward", progress_.step);
+    collective::backward(cost.objective);
+  }
   sum_gradients(stage);
-  optimizer_.step({.epoch = stage.first_epoch + progress_.epoch,
-                   .fraction = static_cast<double>(progress_.batch) / static_cast<double>(images_.batches()),
-                   .epochs = experiment_.model.epochs});
+  update(stage);
+  return {cost.reported, mistakes(outputs.detach(), batch.labels)};
+}
+
+void Training::update(const Stage& stage) {
+  const trace::Span span("experiment/update", progress_.step);
+  const UpdateTime time{.epoch = stage.first_epoch + progress_.epoch,
+                        .fraction = static_cast<double>(progress_.batch) / static_cast<double>(images_.batches()),
+                        .epochs = experiment_.model.epochs};
+  optimizer_.step(time);
+  learning_rate_ = rate_at(last_rule(experiment_.model), time);
   // Do not normalize frozen filters again: that could change their last bit.
   if (stage.kind == Stage::Kind::kWhole) {
     network_.after_update();
   } else {
     network_.layer(network_.size() - 1).after_update();
   }
-  return {cost.reported, mistakes(outputs.detach(), batch.labels)};
 }
 
 std::vector<double> Training::totals(const std::vector<double>& mine) const {
@@ -130,7 +152,8 @@ StepReport Training::step(bool stop) {
   // All ranks of a group have the same cost and mistakes.
   const double share = 1.0 / static_cast<double>(mesh_.world()->size() / mesh_.plan().shards);
   const auto sums = totals({outcome.cost * share, static_cast<double>(outcome.mistakes) * share, stop ? 1.0 : 0.0});
-  StepReport report{.cost = sums[0], .stopped = sums[2] > 0, .stage = &stage, .epoch = progress_.epoch};
+  StepReport report{
+      .cost = sums[0], .images = batch.whole_size, .stopped = sums[2] > 0, .stage = &stage, .epoch = progress_.epoch};
   progress_.cost_sum += sums[0];
   progress_.mistakes += static_cast<std::int64_t>(sums[1] + 0.5);
   progress_.images += batch.whole_size;

@@ -15,6 +15,7 @@ namespace weft::experiment {
 
 struct StepReport {
   double cost = 0;
+  std::int64_t images = 0;  // of the batch, over all ranks
   bool epoch_ended = false;
   bool pretraining_ended = false;  // this epoch was the last one of pre-training
   bool stopped = false;            // a rank received a stop request
@@ -37,6 +38,8 @@ class Training {
   [[nodiscard]] const std::vector<Stage>& stages() const noexcept { return stages_; }
   [[nodiscard]] std::int64_t batches() const { return images_.batches(); }
   [[nodiscard]] std::int64_t total_steps() const;
+  // Returns the learning rate of the last layer in the last step.
+  [[nodiscard]] double learning_rate() const noexcept { return learning_rate_; }
   // The state for checkpoints: parameters, decoders and optimizer state.
   [[nodiscard]] std::vector<Parameter> state();
   // Continues at `progress`, after state() was restored.
@@ -56,6 +59,7 @@ class Training {
   [[nodiscard]] Outcome supervised(const Stage& stage, const data::Batch& batch);
   [[nodiscard]] at::Tensor outputs_of(const Stage& stage, const data::Batch& batch) const;
   void sum_gradients(const Stage& stage);
+  void update(const Stage& stage);
   // Sums numbers over all ranks. Collective.
   [[nodiscard]] std::vector<double> totals(const std::vector<double>& mine) const;
   void finish_epoch(StepReport& report);
@@ -68,6 +72,7 @@ class Training {
   std::vector<std::unique_ptr<Pretrainer>> pretrainers_;
   Optimizer optimizer_;
   Progress progress_;
+  double learning_rate_ = 0;
   bool epoch_started_ = false;
 };
 

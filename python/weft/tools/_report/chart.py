@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from weft.tools._report.markup import Markup, element, join, number
 
-__all__ = ["Curve", "line_chart", "thinned"]
+__all__ = ["Curve", "is_share", "line_chart", "thinned", "ticks"]
 
 WIDTH, HEIGHT = 520, 280
-LEFT, RIGHT, TOP, BOTTOM = 56, 508, 12, 244
+LEFT, RIGHT, TOP, BOTTOM = 60, 508, 30, 244
 COLOURS = 8
 MOST_POINTS = 600
 FEW_POINTS = 20
@@ -22,6 +23,8 @@ LARGEST = 1e150  # differences and ratios of such values do not overflow
 class Curve(NamedTuple):
     name: str
     points: Sequence[tuple[float, float]]
+    style: str = ""
+    """``wide`` or ``dashed``: a dashed curve on a wide one leaves both visible. Default: a plain line."""
 
 
 class Axis(NamedTuple):
@@ -38,28 +41,39 @@ class Axis(NamedTuple):
         return self.begin + (value - low) / (high - low) * (self.end - self.begin)
 
 
+def is_share(name: str) -> bool:
+    """Whether a metric is a fraction that is shown in percent: an error, or a top-k error."""
+    last = name.rsplit("/", 1)[-1]
+    return last.endswith("error") or re.fullmatch(r"(\w+_)?top\d+", last) is not None
+
+
 def line_chart(title: str, curves: Sequence[Curve], axis: str = "step") -> Markup:
-    """Returns a figure with a legend. Non-finite values leave a gap; the chart states their number."""
+    """Returns a figure with a legend. Non-finite values leave a gap; the chart states their number.
+
+    Errors are shown in percent.
+    """
     lost = sum(not math.isfinite(point[1]) for curve in curves for point in curve.points)
-    curves = [Curve(curve.name, [(x, _drawable(y)) for x, y in curve.points]) for curve in curves]
+    unit, factor = ("%", 100) if is_share(title) else ("", 1)
+    curves = [curve._replace(points=[(x, _drawable(factor * y)) for x, y in curve.points]) for curve in curves]
     finite = [point for curve in curves for point in curve.points if math.isfinite(point[1])]
     if not finite:
         return element("figure", element("h3", title), element("p", "no finite value", class_="soft"))
     x = _axis([point[0] for point in finite], LEFT, RIGHT, grow=False)
     y = _value_axis([point[1] for point in finite])
-    shown = [Curve(curve.name, thinned(curve.points, MOST_POINTS)) for curve in curves]
+    shown = [curve._replace(points=thinned(curve.points, MOST_POINTS)) for curve in curves]
+    label = title.rsplit("/", 1)[-1] + (f" in {unit}" if unit else "")
     drawing = element(
         "svg",
-        _grid(x, y, axis),
+        _grid(x, y, axis, label),
         *(_path(curve, x, y, index) for index, curve in enumerate(shown)),
         element("line", class_="cross", x1=LEFT, x2=LEFT, y1=TOP, y2=BOTTOM),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         aria_label=f"{title} over {axis}",
         data_series=json.dumps([{"name": c.name, "points": [_jsonable(p) for p in c.points]} for c in shown]),
-        data_box=json.dumps({"left": LEFT, "right": RIGHT, "low": x.low, "high": x.high, "axis": axis}),
+        data_box=json.dumps({"left": LEFT, "right": RIGHT, "low": x.low, "high": x.high, "axis": axis, "unit": unit}),
     )
-    legend = element("div", *(_key(curve.name, i) for i, curve in enumerate(shown)), class_="legend")
+    legend = element("div", *(_key(curve, i) for i, curve in enumerate(shown)), class_="legend")
     note = [element("p", f"{lost} non-finite values", class_="soft")] if lost else []
     return element("figure", element("h3", title), drawing, legend, element("div", class_="readout"), *note)
 
@@ -111,12 +125,12 @@ def _value_ticks(axis: Axis) -> list[float]:
     return [10.0**power for power in range(first, last + 1, math.ceil((last - first) / 6) or 1)]
 
 
-def _grid(x: Axis, y: Axis, axis: str) -> Markup:
-    parts: list[Markup] = []
+def _grid(x: Axis, y: Axis, axis: str, label: str) -> Markup:
+    parts = [element("text", label, x=2, y=12)]
     for value in _value_ticks(y):
         at = f"{y.place(value):.1f}"
         parts.append(element("line", class_="grid", x1=LEFT, x2=RIGHT, y1=at, y2=at))
-        parts.append(element("text", number(value), x=LEFT - 8, y=at, dy="0.35em", text_anchor="end"))
+        parts.append(element("text", number(value, 4), x=LEFT - 8, y=at, dy="0.35em", text_anchor="end"))
     for value in ticks(x.low, x.high):
         parts.append(element("text", number(value), x=f"{x.place(value):.1f}", y=BOTTOM + 18, text_anchor="middle"))
     parts.append(element("line", class_="axis", x1=LEFT, x2=RIGHT, y1=BOTTOM, y2=BOTTOM))
@@ -132,7 +146,9 @@ def _path(curve: Curve, x: Axis, y: Axis, index: int) -> Markup:
             commands.append(f"{'M' if move else 'L'}{x.place(step):.1f} {y.place(value):.1f}")
         move = not math.isfinite(value)
     colour = f"stroke: var(--s{index % COLOURS})" + ("; stroke-dasharray: 6 4" if index >= COLOURS else "")
-    line = element("path", class_="curve", d="".join(commands), style=colour, data_name=curve.name)
+    line = element(
+        "path", class_=f"curve {curve.style}".strip(), d="".join(commands), style=colour, data_name=curve.name
+    )
     return join([line, *(_dots(curve, x, y, index) if len(curve.points) <= FEW_POINTS else [])])
 
 
@@ -146,8 +162,8 @@ def _dots(curve: Curve, x: Axis, y: Axis, index: int) -> list[Markup]:
     ]
 
 
-def _key(name: str, index: int) -> Markup:
-    return element("span", name, style=f"--c: var(--s{index % COLOURS})")
+def _key(curve: Curve, index: int) -> Markup:
+    return element("span", curve.name, class_=curve.style or None, style=f"--c: var(--s{index % COLOURS})")
 
 
 def _drawable(value: float) -> float:

@@ -2,7 +2,7 @@
 for (const chart of document.querySelectorAll('svg[data-series]')) {
   const series = JSON.parse(chart.dataset.series), box = JSON.parse(chart.dataset.box);
   const cross = chart.querySelector('.cross'), readout = chart.parentElement.querySelector('.readout');
-  const show = value => value === null ? 'not finite' : Number(value.toPrecision(5)).toString();
+  const show = value => value === null ? 'not finite' : Number(value.toPrecision(5)) + (box.unit || '');
   chart.addEventListener('pointermove', event => {
     const frame = chart.getBoundingClientRect();
     const x = (event.clientX - frame.left) / frame.width * chart.viewBox.baseVal.width;

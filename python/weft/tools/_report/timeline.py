@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+from weft.tools._report.chart import ticks
 from weft.tools._report.markup import Markup, element, join, number, table
 
 __all__ = ["Span", "read_spans", "thread_names", "timeline"]
@@ -67,7 +68,7 @@ def timeline(spans: list[Span], threads: dict[tuple[int, int], str] | None = Non
             element(
                 "figure",
                 element("p", caption, class_="soft"),
-                _bars(shown, names, threads or {}),
+                element("div", _bars(shown, names, threads or {}), class_="scroll"),
                 element("div", *legend, class_="legend"),
             ),
             element("h3", "Seconds in each kind of span, by rank", style="margin-top: 24px"),
@@ -87,7 +88,9 @@ def _bars(spans: list[Span], names: list[str], threads: dict[tuple[int, int], st
     rows = {place: i for i, place in enumerate(sorted({(span.rank, span.thread) for span in spans}))}
     begin, end = spans[0].begin, max(span.end for span in spans)
     scale = (WIDTH - LEFT) / ((end - begin) or 1.0)
-    parts = [
+    height = ROW * len(rows)
+    parts = _axis((end - begin) / 1e6, height)
+    parts += [
         element("text", f"rank {place[0]}, {threads.get(place, f'thread {place[1]}')}", x=0, y=ROW * i + 17)
         for place, i in rows.items()
     ]
@@ -106,8 +109,20 @@ def _bars(spans: list[Span], names: list[str], threads: dict[tuple[int, int], st
             )
         )
     return element(
-        "svg", *parts, viewBox=f"0 0 {WIDTH} {ROW * len(rows)}", role="img", aria_label="timeline", class_="timeline"
+        "svg", *parts, viewBox=f"0 0 {WIDTH} {height + 40}", role="img", aria_label="timeline", class_="timeline"
     )
+
+
+def _axis(seconds: float, height: int) -> list[Markup]:
+    """Returns grid lines and labels at round numbers of seconds, or of milliseconds if the timeline is short."""
+    factor, unit = (1.0, "seconds") if seconds >= 1 else (1000.0, "milliseconds")
+    parts = []
+    for value in ticks(0, (seconds or 1.0) * factor, 10):
+        x = f"{LEFT + value / factor / (seconds or 1.0) * (WIDTH - LEFT):.1f}"
+        parts.append(element("line", class_="grid", x1=x, x2=x, y1=0, y2=height))
+        parts.append(element("text", number(value, 4), x=x, y=height + 16, text_anchor="middle"))
+    parts.append(element("text", unit, x=(LEFT + WIDTH) / 2, y=height + 34, text_anchor="middle"))
+    return parts
 
 
 def _depths(spans: list[Span]) -> list[int]:
