@@ -59,7 +59,7 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
   const GradientCall call(x);
   const Tensor y = below_autograd(handle(), x, dim, comm);
   if (call.recording()) {
-    record("all_gather", Communicator::find(comm), {x}, {y}, Adjoint{wrap_dim(x, dim), call.sizes, x.dim() == 0},
+    record("all_gather", Communicator::find(comm), {x}, {y}, Adjoint{wrap_dim(x, dim), call.sizes(), x.dim() == 0},
            call.on_tape());
   }
   if (call.has_tangent()) set_tangent(y, all_gather(tangent_of(x), Communicator::find(comm), dim));

@@ -130,7 +130,7 @@ Tensor differentiate(const Tensor& x, std::int64_t split_dim, std::int64_t conca
   const Tensor y = below_autograd(handle(), x, split_dim, concat_dim, sizes, comm);
   if (call.recording()) {
     record("all_to_all", Communicator::find(comm), {x}, {y},
-           Adjoint{wrap_dim(x, split_dim), wrap_dim(x, concat_dim), call.sizes}, call.on_tape());
+           Adjoint{wrap_dim(x, split_dim), wrap_dim(x, concat_dim), call.sizes()}, call.on_tape());
   }
   if (call.has_tangent()) {
     set_tangent(y, all_to_all(tangent_of(x), Communicator::find(comm), split_dim, concat_dim, sizes));

@@ -67,7 +67,7 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, std::
   if (call.recording()) {
     const CommunicatorPtr communicator = Communicator::find(comm);
     const bool shape_unknown = !call.on_tape() && communicator->rank() != root;
-    Adjoint adjoint{wrap_dim(x, dim), root, call.sizes, x.dim() == 0,
+    Adjoint adjoint{wrap_dim(x, dim), root, call.sizes(), x.dim() == 0,
                     shape_unknown ? traced_whole(x, dim, *communicator) : std::vector<c10::SymInt>()};
     record("gather", communicator, {x}, {y}, std::move(adjoint), call.on_tape());
   }

@@ -20,6 +20,7 @@ c10::intrusive_ptr<PendingOperation> iall_gather(const Tensor& x, const Communic
   std::int64_t mine = 0;
   call.check([&] {
     require_communicable(x);
+    reject_transforms(x, "iall_gather");
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
   });

@@ -19,6 +19,7 @@ c10::intrusive_ptr<PendingOperation> iall_reduce(const Tensor& x, const Communic
   CollectiveCall call("iall_reduce", comm->id());
   call.check([&] {
     require_reducible(x, op);
+    reject_transforms(x, "iall_reduce");
     TORCH_CHECK(is_linear(op) || !x.requires_grad(), "weft: iall_reduce differentiates sum and mean only, got '",
                 mpi::name_of(op), "'; use all_reduce");
   });

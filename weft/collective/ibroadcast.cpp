@@ -18,6 +18,7 @@ c10::intrusive_ptr<PendingOperation> ibroadcast(const Tensor& x, const Communica
   CollectiveCall call("ibroadcast", comm->id());
   call.check([&] {
     require_communicable(x);
+    reject_transforms(x, "ibroadcast");
     require_rank(root, call.size(), "root");
   });
   call.agree(Signature("ibroadcast").add(x).add(root), 0,

@@ -35,6 +35,7 @@ Peers find_peers(const std::vector<at::Tensor>& outgoing, const Communicator& co
     TORCH_CHECK(outgoing[side].defined(), "weft: neighbour_exchange expects a tensor for entry ", side,
                 ", whose neighbour is rank ", peer);
     require_communicable(outgoing[side]);
+    reject_transforms(outgoing[side], "neighbour_exchange");
   }
   return peers;
 }

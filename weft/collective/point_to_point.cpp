@@ -172,8 +172,8 @@ c10::intrusive_ptr<PendingOperation> isend(const Tensor& x, const CommunicatorPt
   const mpi::OperationScope scope("isend", comm.get(), where);
   interruptible([&] { comm->enter(); });
   require_communicable(x);
-  TORCH_CHECK(!torch::autograd::isFwGradDefined(x),
-              "weft: messages do not carry forward-mode derivatives; use a collective, ", "or reverse mode");
+  reject_checkpointing();
+  reject_transforms(x, "isend");
   require_rank(dest, comm->size(), "dest");
   require_tag(tag, comm);
   const bool wants_grad = x.requires_grad() && c10::GradMode::is_enabled();
@@ -195,6 +195,8 @@ c10::intrusive_ptr<PendingOperation> irecv(const std::optional<Tensor>& like, co
   const mpi::OperationScope scope("irecv", comm.get(), where);
   interruptible([&] { comm->enter(); });
   if (like) require_communicable(*like);
+  reject_checkpointing();
+  reject_transforms(like.value_or(Tensor()), "irecv");
   if (source) require_rank(*source, comm->size(), "source");
   if (tag) require_tag(*tag, comm);
   return c10::make_intrusive<PendingRecv>(comm, like, narrow(source), narrow(tag));

@@ -13,7 +13,7 @@
 namespace weft::collective {
 
 void save_sizes_for_backward(const Sizes& sizes) {
-  if (auto* call = GradientCall::current()) call->sizes = sizes;
+  if (auto* call = GradientCall::current()) call->set_sizes(sizes);
 }
 
 Sizes gather_sizes(const CollectiveCall& call, const mpi::AgreementResult& outcome, std::int64_t mine) {
