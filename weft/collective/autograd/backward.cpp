@@ -76,12 +76,9 @@ auto guarded(Run&& run) {
   Tape recorded = tape;  // backward empties the tape, but a failure needs the recorded communicators
   try {
     return run();
-  } catch (const mpi::SharedFailure&) {
-    static_cast<void>(take_shared_failure());
-    tape.reset();
-    throw;
   } catch (const std::exception& error) {
-    recorded.raise_alarm(error.what());
+    const bool shared = take_shared_failure() || dynamic_cast<const mpi::SharedFailure*>(&error) != nullptr;
+    if (!shared) recorded.raise_alarm(error.what());
     tape.reset();
     throw;
   }

@@ -138,6 +138,11 @@ mpi::AgreementResult CollectiveCall::exchange(const Signature& signature, std::i
   return outcome;
 }
 
+void CollectiveCall::throw_disagreement(const std::string& description) {
+  if (direction_ == mpi::Direction::kBackward) note_shared_failure();
+  mpi::throw_disagreement(*communicator_, description);
+}
+
 void CollectiveCall::throw_mismatch(const std::string& description) {
   // Without peers to inform, throw the original exception.
   if (exception_ && (communicator_->size() == 1 || !mpi::options().check)) std::rethrow_exception(exception_);
@@ -145,13 +150,12 @@ void CollectiveCall::throw_mismatch(const std::string& description) {
       levels_ == 1 ? "" : " inside torch.func with " + std::to_string(levels_ - 1) + " level(s) of differentiation";
   const std::string mine = problem_.empty() ? description + transforms + " called from " + mpi::call_site()
                                             : std::string(name_) + " failed: " + problem_;
-  mpi::throw_disagreement(*communicator_, mine);
+  throw_disagreement(mine);
 }
 
 void CollectiveCall::throw_grad_mode_mismatch(const std::string& description) {
-  mpi::throw_disagreement(*communicator_, description +
-                                              (c10::GradMode::is_enabled() ? " with gradients" : " under no_grad") +
-                                              " called from " + mpi::call_site());
+  throw_disagreement(description + (c10::GradMode::is_enabled() ? " with gradients" : " under no_grad") +
+                     " called from " + mpi::call_site());
 }
 
 void discard_recorded() noexcept { Tape::current().reset(); }

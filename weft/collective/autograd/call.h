@@ -111,6 +111,7 @@ class CollectiveCall {
  private:
   void store_failure(const std::exception& error);
   mpi::AgreementResult exchange(const Signature& signature, std::int64_t value);
+  [[noreturn]] void throw_disagreement(const std::string& description);
   [[noreturn]] void throw_mismatch(const std::string& description);
   [[noreturn]] void throw_grad_mode_mismatch(const std::string& description);
 

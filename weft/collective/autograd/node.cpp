@@ -52,6 +52,8 @@ at::Tensor TensorSpec::zeros() const { return at::zeros_symint(sizes, options); 
 
 mpi::Direction current_direction() noexcept { return t_direction; }
 
+void note_shared_failure() noexcept { t_shared_failure = true; }
+
 bool take_shared_failure() noexcept { return std::exchange(t_shared_failure, false); }
 
 OperationNode::OperationNode(const char* name, std::shared_ptr<Communicator> communicator, std::weak_ptr<Tape> tape)
@@ -149,13 +151,13 @@ variable_list OperationNode::call_adjoint(variable_list&& gradients) {
 
 // The ranks fail at different operations of a backward pass, so all of them discard their tapes.
 void OperationNode::handle_failure() noexcept {
+  if (const auto tape = tape_.lock()) tape->reset();
   try {
     throw;
   } catch (const mpi::SharedFailure&) {
-    t_shared_failure = true;
-    if (const auto tape = tape_.lock()) tape->reset();
+    note_shared_failure();
   } catch (const std::exception& error) {
-    abandon(error.what());
+    if (!t_shared_failure) abandon(error.what());
   } catch (...) {
     abandon("unknown exception");
   }

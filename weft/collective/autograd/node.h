@@ -31,7 +31,10 @@ struct TensorSpec {
 // kBackward while the calling thread runs an adjoint, whose messages use the backward channels.
 [[nodiscard]] mpi::Direction current_direction() noexcept;
 
-// True once after an operation failed in backward with an error that the other ranks know already. Clears the flag.
+// A backward pass of this thread fails with an error that the other ranks know already. Exceptions that pass through
+// Python, for example a vmap rule, lose their type, so a flag carries this fact to the end of the backward pass.
+void note_shared_failure() noexcept;
+// Returns and clears the flag.
 [[nodiscard]] bool take_shared_failure() noexcept;
 
 class OperationNode : public torch::autograd::Node {
