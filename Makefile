@@ -10,7 +10,8 @@ export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
 .PHONY: help env build test demo bench lint format tidy clean distclean conformance test-mpich test-system test-asan \
-	test-tsan test-package test-spatial test-kills test-experiments test-report test-aggregation test-fuzz test-soak test-dpdk
+	test-tsan test-package test-spatial test-programs test-soak test-kills test-experiments test-report test-aggregation \
+	test-fuzz test-dpdk
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -57,6 +58,9 @@ test-package:  ## `pip install .` into an empty prefix, then import and run it
 
 test-spatial:  ## 2,000 random layers on tiles against one process, and full-width networks: 15 minutes
 	@scripts/test_spatial.sh
+
+test-programs:  ## 10^4 random communication programs on 2 to 4 ranks against one process: 20 minutes
+	@scripts/test_programs.sh
 
 test-soak: env  ## 10^5 collectives, 10^4 communicators and 10^3 networks: no resource grows; a few minutes
 	@WEFT_SOAK=1 $(VENV)/mpirun -n 2 $(PYTEST) tests/python/communication/soak_test.py

@@ -12,9 +12,11 @@ import weft_autoload
 from . import (
     _bindings,
     _call_site,
+    _checkpointing,
     _library,  # loads the library, whose operations the other modules look up
     _lifetime,
     _renamed,
+    _tape,
     _transforms,
     errors,
 )
@@ -37,6 +39,8 @@ from . import sml, spatial  # isort: skip  # imported last: they use the modules
 weft_autoload.register_or_raise()
 _bindings.load()  # registers the translation of C++ exceptions
 _transforms.install()
+_checkpointing.install()
+_tape.install()
 _lifetime.install()
 _call_site.install()
 

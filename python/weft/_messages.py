@@ -82,7 +82,8 @@ class Messages:
     def iall_reduce(self, x: Tensor, op: str = "sum") -> Request[Tensor]:
         """Collective. Starts an all_reduce, which proceeds while the caller computes. Gradients: sum and mean only.
 
-        In backward, the adjoint starts at the position of ``wait`` and ends at the position of this call, so it
+        Ranks may call ``wait`` in different orders. In backward, adjoints follow the order of the starts. The adjoint
+        starts as soon as its gradient is known and its turn has come, and ends at the position of this call, so it
         overlaps with computation too.
         """
         return Request(_iall_reduce(x, op, self._id))

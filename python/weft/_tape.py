@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,3 +76,25 @@ def reset_tape() -> None:
 def tape_length() -> int:
     """Returns the number of operations recorded since the last backward pass."""
     return torch.ops.weft.tape_length()
+
+
+def _reporting_failures(run_backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps the function that starts torch's backward passes. If one fails, the ranks that wait raise PeerLost."""
+
+    @wraps(run_backward)
+    def wrapped(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return run_backward(outputs, *args, **kwargs)
+        except BaseException as error:
+            roots = [output for output in outputs if isinstance(output, Tensor)]
+            torch.ops.weft.abandon_backward(roots, f"{type(error).__name__}: {error}")
+            raise
+
+    return wrapped
+
+
+def install() -> None:
+    """Makes ``Tensor.backward`` and torch.autograd report failures to the other ranks, as ``weft.backward`` does."""
+    wrapped = _reporting_failures(torch.autograd.graph._engine_run_backward)
+    torch.autograd.graph._engine_run_backward = wrapped
+    torch.autograd._engine_run_backward = wrapped

@@ -1,12 +1,19 @@
-"""Registers vmap rules for the operations, and marks them as side effects so that compiled graphs keep them."""
+"""torch's transforms of functions that communicate: vmap, torch.func.grad and vjp, torch.compile.
+
+Registers vmap rules for the operations and marks them as side effects, so that compiled graphs keep them. A function
+that torch.func differentiates in reverse gets a tape, so that every rank performs all of its communication in backward.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch import eager_transforms
+from torch.utils import _pytree as pytree
 
 _ELEMENTWISE = ("all_reduce", "reduce", "broadcast", "scan")
 # Positions of the arguments, after the tensor, that are dimensions.
@@ -45,10 +52,54 @@ def _along_dim(op: Callable[..., Tensor], *positions: int) -> Callable[..., Resu
     return rule
 
 
+def _anchored(result: Any) -> Any:
+    """Attaches the communication on the current tape to the first tensor of a result that can have a gradient."""
+    leaves, structure = pytree.tree_flatten(result)
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+            leaves[i] = torch.ops.weft.anchor(leaf)
+            return pytree.tree_unflatten(leaves, structure)
+    return result
+
+
+def _on_a_tape(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function that torch.func differentiates.
+
+    Backward then performs all communication of the function on every rank, even if this rank's result does not depend
+    on it, or if it does not depend on this rank's inputs.
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        inputs = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor) and x.requires_grad]
+        torch.ops.weft.enter_transform(inputs)
+        try:
+            return _anchored(function(*args, **kwargs))
+        finally:
+            torch.ops.weft.leave_tape()
+
+    return run
+
+
+def _with_a_tape(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a transform of torch.func whose first argument is the function to differentiate."""
+
+    @wraps(transform)
+    def wrapped(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        # A compiled region has no tape: all ranks compile the same code.
+        traced = torch.compiler.is_compiling()
+        return transform(function if traced else _on_a_tape(function), *args, **kwargs)
+
+    return wrapped
+
+
 def install() -> None:
-    """Registers the rules with torch."""
+    """Registers the rules with torch and wraps its transforms."""
     for name in (*_ELEMENTWISE, *_ALONG):
         op = getattr(torch.ops.weft, name).default
         # Other ranks wait for this operation even if this rank does not use the result.
         torch.fx.node.has_side_effect(op)
         torch.library.register_vmap(op, _along_dim(op, *_ALONG[name]) if name in _ALONG else _elementwise(op))
+    # torch.func.grad, grad_and_value, vjp, jacrev and hessian call these two.
+    for name in ("grad_and_value_impl", "_vjp_with_argnums"):
+        setattr(eager_transforms, name, _with_a_tape(getattr(eager_transforms, name)))

@@ -102,6 +102,19 @@ TEST(Agreement, AllRanksDetectADifferentSignature) {
   }
 }
 
+TEST(Agreement, MasksOfDifferentLevelsDoNotMix) {
+  const auto communicator = Communicator::over(world());
+  const auto bit = static_cast<LevelMask>(1U << static_cast<unsigned>(communicator->rank()));
+  communicator->enter();
+  const auto outcome = communicator->agree(
+      Direction::kForward, {.wants_grad = bit, .grad_disabled = 0x8000, .has_tangent = static_cast<LevelMask>(~bit)});
+  const auto all = static_cast<LevelMask>((1U << static_cast<unsigned>(communicator->size())) - 1);
+  EXPECT_EQ(outcome.any_wants_grad, all);
+  EXPECT_EQ(outcome.any_grad_disabled, 0x8000);
+  EXPECT_EQ(outcome.any_has_tangent, communicator->size() == 1 ? 0xFFFE : 0xFFFF);
+  EXPECT_FALSE(outcome.any_failed);
+}
+
 TEST(Agreement, EachFlagOfOneRankReachesAll) {
   const auto communicator = Communicator::over(world());
   for (int which = 0; which < 5; ++which) {

@@ -17,11 +17,12 @@ using at::Tensor;
 namespace all_gather_op {
 
 const auto& handle() {
-  static const auto op = find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t)>("weft::all_gather");
+  static const auto op =
+      find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t, TracedTotal)>("weft::all_gather");
   return op;
 }
 
-Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
+Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm, TracedTotal /*total*/) {
   CollectiveCall call("all_gather", comm);
   std::int64_t mine = 0;
   Tensor in;
@@ -57,31 +58,35 @@ struct Adjoint {
   }
 };
 
-Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t comm) {
+Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t comm, TracedTotal total) {
   const GradientCall call(x);
-  const Tensor y = below_autograd(handle(), x, dim, comm);
+  const Tensor y = below_autograd(handle(), x, dim, comm, total);
   if (call.recording()) {
-    record("all_gather", Communicator::find(comm), {x}, {y}, Adjoint{wrap_dim(x, dim), call.sizes, x.dim() == 0},
+    record("all_gather", Communicator::find(comm), {x}, {y}, Adjoint{wrap_dim(x, dim), call.sizes(), x.dim() == 0},
            call.on_tape());
   }
-  if (call.has_tangent()) set_tangent(y, all_gather(tangent_of(x), Communicator::find(comm), dim));
+  if (call.has_tangent()) set_tangent(y, all_gather(tangent_of(x), Communicator::find(comm), dim, total));
   return y;
 }
 
-Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t comm) {
-  return at::empty_symint(traced_whole(x, dim, *Communicator::find(comm)), x.options());
+Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t comm, TracedTotal total) {
+  reject_meta_tensor(x, comm);
+  return at::empty_symint(traced_whole(x, dim, *Communicator::find(comm), total), x.options());
 }
 
-TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("all_gather(Tensor x, int dim, int comm) -> Tensor"); }
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def("all_gather(Tensor x, int dim, int comm, SymInt? traced_total=None) -> Tensor");
+}
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_gather", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_gather", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_gather", &FakeKernel<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_gather", &shape_only); }
 
 }  // namespace all_gather_op
 
-Tensor all_gather(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dim, std::source_location where) {
+Tensor all_gather(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dim, const TracedTotal& traced_total,
+                  std::source_location where) {
   const mpi::OperationScope scope("all_gather", comm.get(), where);
-  return all_gather_op::handle().call(x, dim, comm->id());
+  return all_gather_op::handle().call(x, dim, comm->id(), traced_total);
 }
 
 }  // namespace weft::collective

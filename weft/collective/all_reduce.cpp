@@ -79,6 +79,13 @@ void record_all_reduce(const GradientCall& call, const CommunicatorPtr& communic
   node->adjoint_.y = torch::autograd::SavedVariable(y, /*is_output=*/true);
 }
 
+Tensor tangent_of_result(const Tensor& x, const Tensor& y, ReduceOp op, const CommunicatorPtr& communicator) {
+  if (is_linear(op)) return all_reduce(tangent_of(x), communicator, op);
+  // The derivative depends on x without its tangent, but keeps the other derivatives for those of second order.
+  const Tensor weight = derivative(x._fw_primal(/*level=*/0), y, op, communicator);
+  return all_reduce(weight.mul(tangent_of(x)), communicator, ReduceOp::kSum);
+}
+
 Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t comm) {
   const auto known = mpi::reduce_op_from(op_name);
   const GradientCall call(x, known && has_gradient(x, *known));
@@ -87,12 +94,7 @@ Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t com
   const ReduceOp op = *known;
   const CommunicatorPtr communicator = Communicator::find(comm);
   if (call.recording()) record_all_reduce(call, communicator, x, y, op);
-  if (call.has_tangent()) {
-    const Tensor t = tangent_of(x);
-    set_tangent(y, is_linear(op)
-                       ? all_reduce(t, communicator, op)
-                       : all_reduce(derivative(x, y, op, communicator).detach().mul(t), communicator, ReduceOp::kSum));
-  }
+  if (call.has_tangent()) set_tangent(y, tangent_of_result(x, y, op, communicator));
   return y;
 }
 

@@ -17,9 +17,8 @@ using at::Tensor;
 namespace all_to_all_op {
 
 const auto& handle() {
-  static const auto op =
-      find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t, at::OptionalIntArrayRef, std::int64_t)>(
-          "weft::all_to_all");
+  static const auto op = find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t, at::OptionalIntArrayRef,
+                                              std::int64_t, TracedTotal)>("weft::all_to_all");
   return op;
 }
 
@@ -70,7 +69,7 @@ Tensor join(const Tensor& packed, const PieceSizes& pieces, std::int64_t split_d
 }
 
 Tensor communicate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_dim, at::OptionalIntArrayRef given,
-                   std::int64_t comm) {
+                   std::int64_t comm, TracedTotal /*total*/) {
   CollectiveCall call("all_to_all", comm);
   Sizes sizes;
   Tensor in;
@@ -123,51 +122,55 @@ struct Adjoint {
   std::int64_t split_dim;
   std::int64_t concat_dim;
   std::optional<Sizes> received;
+  TracedTotal total;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     const at::OptionalIntArrayRef sizes = received ? at::OptionalIntArrayRef(*received) : std::nullopt;
-    return {all_to_all(g[0], node.communicator(), concat_dim, split_dim, sizes)};
+    return {all_to_all(g[0], node.communicator(), concat_dim, split_dim, sizes, total)};
   }
 };
 
 Tensor differentiate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_dim, at::OptionalIntArrayRef sizes,
-                     std::int64_t comm) {
+                     std::int64_t comm, TracedTotal total) {
   const GradientCall call(x);
-  const Tensor y = below_autograd(handle(), x, split_dim, concat_dim, sizes, comm);
+  const Tensor y = below_autograd(handle(), x, split_dim, concat_dim, sizes, comm, total);
   if (call.recording()) {
     record("all_to_all", Communicator::find(comm), {x}, {y},
-           Adjoint{wrap_dim(x, split_dim), wrap_dim(x, concat_dim), call.sizes}, call.on_tape());
+           Adjoint{wrap_dim(x, split_dim), wrap_dim(x, concat_dim), call.sizes(), traced_total(call, x, split_dim)},
+           call.on_tape());
   }
   if (call.has_tangent()) {
-    set_tangent(y, all_to_all(tangent_of(x), Communicator::find(comm), split_dim, concat_dim, sizes));
+    set_tangent(y, all_to_all(tangent_of(x), Communicator::find(comm), split_dim, concat_dim, sizes, total));
   }
   return y;
 }
 
-// Assumes equal shapes on all ranks: a traced operation does not communicate.
 Tensor shape_only(const Tensor& x, std::int64_t split_dim, std::int64_t concat_dim, at::OptionalIntArrayRef sizes,
-                  std::int64_t comm) {
+                  std::int64_t comm, TracedTotal total) {
+  reject_meta_tensor(x, comm);
   const CommunicatorPtr communicator = Communicator::find(comm);
   auto shape = x.sym_sizes().vec();
   auto& split = shape[static_cast<std::size_t>(wrap_dim(x, split_dim))];
   split = traced_piece(split, sizes, *communicator);
   auto& concat = shape[static_cast<std::size_t>(wrap_dim(x, concat_dim))];
-  concat = concat * communicator->size();
+  concat = total.value_or(concat * communicator->size());
   return at::empty_symint(shape, x.options());
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
-  m.def("all_to_all(Tensor x, int split_dim, int concat_dim, int[]? split_sizes, int comm) -> Tensor");
+  m.def(
+      "all_to_all(Tensor x, int split_dim, int concat_dim, int[]? split_sizes, int comm, SymInt? traced_total=None) -> "
+      "Tensor");
 }
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("all_to_all", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("all_to_all", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_to_all", &FakeKernel<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("all_to_all", &shape_only); }
 
 }  // namespace all_to_all_op
 
 Tensor all_to_all(const Tensor& x, const CommunicatorPtr& comm, std::int64_t split_dim, std::int64_t concat_dim,
-                  at::OptionalIntArrayRef split_sizes, std::source_location where) {
+                  at::OptionalIntArrayRef split_sizes, const TracedTotal& traced_total, std::source_location where) {
   const mpi::OperationScope scope("all_to_all", comm.get(), where);
-  return all_to_all_op::handle().call(x, split_dim, concat_dim, split_sizes, comm->id());
+  return all_to_all_op::handle().call(x, split_dim, concat_dim, split_sizes, comm->id(), traced_total);
 }
 
 }  // namespace weft::collective

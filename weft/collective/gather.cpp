@@ -17,11 +17,12 @@ using at::Tensor;
 namespace gather_op {
 
 const auto& handle() {
-  static const auto op = find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t, std::int64_t)>("weft::gather");
+  static const auto op =
+      find_operator<Tensor(const Tensor&, std::int64_t, std::int64_t, std::int64_t, TracedTotal)>("weft::gather");
   return op;
 }
 
-Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm) {
+Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm, TracedTotal /*total*/) {
   CollectiveCall call("gather", comm);
   std::int64_t mine = 0;
   Tensor in;
@@ -64,38 +65,41 @@ struct Adjoint {
   }
 };
 
-Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm) {
+Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm, TracedTotal total) {
   const GradientCall call(x);
-  const Tensor y = below_autograd(handle(), x, dim, root, comm);
+  const Tensor y = below_autograd(handle(), x, dim, root, comm, total);
   if (call.recording()) {
     const CommunicatorPtr communicator = Communicator::find(comm);
     const bool shape_unknown = !call.on_tape() && communicator->rank() != root;
-    Adjoint adjoint{wrap_dim(x, dim), root, call.sizes, x.dim() == 0,
-                    shape_unknown ? traced_whole(x, dim, *communicator) : std::vector<c10::SymInt>()};
+    Adjoint adjoint{wrap_dim(x, dim), root, call.sizes(), x.dim() == 0,
+                    shape_unknown ? traced_whole(x, dim, *communicator, total) : std::vector<c10::SymInt>()};
     record("gather", communicator, {x}, {y}, std::move(adjoint), call.on_tape());
   }
-  if (call.has_tangent()) set_tangent(y, gather(tangent_of(x), Communicator::find(comm), dim, root));
+  if (call.has_tangent()) set_tangent(y, gather(tangent_of(x), Communicator::find(comm), dim, root, total));
   return y;
 }
 
-Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm) {
+Tensor shape_only(const Tensor& x, std::int64_t dim, std::int64_t root, std::int64_t comm, TracedTotal total) {
+  reject_meta_tensor(x, comm);
   const CommunicatorPtr communicator = Communicator::find(comm);
-  auto shape = traced_whole(x, dim, *communicator);
+  auto shape = traced_whole(x, dim, *communicator, total);
   if (communicator->rank() != root) shape[static_cast<std::size_t>(wrap_dim(x, dim))] = 0;
   return at::empty_symint(shape, x.options());
 }
 
-TORCH_LIBRARY_FRAGMENT(weft, m) { m.def("gather(Tensor x, int dim, int root, int comm) -> Tensor"); }
+TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def("gather(Tensor x, int dim, int root, int comm, SymInt? traced_total=None) -> Tensor");
+}
 TORCH_LIBRARY_IMPL(weft, CompositeExplicitAutograd, m) { m.impl("gather", &communicate); }
 TORCH_LIBRARY_IMPL(weft, Autograd, m) { m.impl("gather", &differentiate); }
-TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("gather", &FakeKernel<&shape_only>::call); }
+TORCH_LIBRARY_IMPL(weft, Meta, m) { m.impl("gather", &shape_only); }
 
 }  // namespace gather_op
 
 Tensor gather(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dim, std::int64_t root,
-              std::source_location where) {
+              const TracedTotal& traced_total, std::source_location where) {
   const mpi::OperationScope scope("gather", comm.get(), where);
-  return gather_op::handle().call(x, dim, root, comm->id());
+  return gather_op::handle().call(x, dim, root, comm->id(), traced_total);
 }
 
 }  // namespace weft::collective

@@ -21,6 +21,7 @@ c10::intrusive_ptr<PendingOperation> iall_gather(const Tensor& x, const Communic
   Tensor in;
   call.check([&] {
     require_communicable(x);
+    reject_transforms(x, "iall_gather");
     dim = wrap_dim(x, dim);
     mine = x.dim() == 0 ? 1 : x.size(dim);
     in = readable(to_front(x.detach(), dim));

@@ -23,6 +23,7 @@ c10::intrusive_ptr<PendingOperation> start(const Tensor& x, const CommunicatorPt
   call.check([&] {
     op = parse_reduce_op(op_name);
     require_reducible(x, op);
+    reject_transforms(x, "iall_reduce");
     TORCH_CHECK(is_linear(op) || !x.requires_grad(), "weft: iall_reduce differentiates sum and mean only, got '",
                 op_name, "'; use all_reduce");
     in = readable(to_communication_type(x.detach(), op));

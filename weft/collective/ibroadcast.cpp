@@ -19,6 +19,7 @@ c10::intrusive_ptr<PendingOperation> ibroadcast(const Tensor& x, const Communica
   Tensor out;
   call.check([&] {
     require_communicable(x);
+    reject_transforms(x, "ibroadcast");
     require_rank(root, call.size(), "root");
     out = writable(x.sizes(), x);
     if (call.rank() == root) out.copy_(x.detach());

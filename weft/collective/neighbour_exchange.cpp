@@ -39,7 +39,7 @@ Peers find_peers(const std::vector<at::Tensor>& outgoing, const Communicator& co
     peers[side] = peer;
     TORCH_CHECK(outgoing[side].defined(), "weft: neighbour_exchange expects a tensor for entry ", side,
                 ", whose neighbour is rank ", peer);
-    require_message(outgoing[side]);
+    require_message(outgoing[side], "neighbour_exchange");
   }
   return peers;
 }

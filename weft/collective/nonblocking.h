@@ -13,8 +13,11 @@
 namespace weft::collective {
 
 // The ranks agree on the call when they start it, so the start waits for the slowest rank; the data then moves while
-// the caller computes. The tensor must not change until wait() returns. In backward the adjoint starts at the position
-// of wait() and completes at the position of the start, so it overlaps as well.
+// the caller computes. The tensor must not change until wait() returns. Ranks may wait in different orders. Backward
+// runs the adjoints in the reverse order of the starts; an adjoint starts once its gradient is known and its turn has
+// come, and completes at the position of the start, so it overlaps as well.
+//
+// Forward-mode derivatives and the transforms of torch.func are rejected on all ranks.
 //
 // All are collective, take the arguments of their blocking counterparts and throw the same exceptions.
 // Each returns the pending operation; pass it to wait() exactly once for the result.

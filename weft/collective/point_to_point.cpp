@@ -168,7 +168,8 @@ std::optional<int> narrow(std::optional<std::int64_t> value) {
 }
 
 void require_sendable(const Tensor& x, const CommunicatorPtr& comm, std::int64_t dest, std::int64_t tag) {
-  require_message(x);
+  require_message(x, "isend");
+  reject_checkpointing();
   require_rank(dest, comm->size(), "dest");
   require_tag(tag, comm);
 }
@@ -176,16 +177,17 @@ void require_sendable(const Tensor& x, const CommunicatorPtr& comm, std::int64_t
 void require_receivable(const std::optional<Tensor>& like, const CommunicatorPtr& comm,
                         std::optional<std::int64_t> source, std::optional<std::int64_t> tag) {
   if (like) require_communicable(*like);
+  reject_checkpointing();
+  reject_transforms(like.value_or(Tensor()), "irecv");
   if (source) require_rank(*source, comm->size(), "source");
   if (tag) require_tag(*tag, comm);
 }
 
 }  // namespace
 
-void require_message(const Tensor& x) {
+void require_message(const Tensor& x, const char* operation) {
   require_communicable(x);
-  TORCH_CHECK(!torch::autograd::isFwGradDefined(x),
-              "weft: messages do not carry forward-mode derivatives; use a collective, ", "or reverse mode");
+  reject_transforms(x, operation);
   static_cast<void>(mpi::label_for(datatype_of(x.scalar_type()), {x.sizes().data(), x.sizes().size()}));
 }
 

@@ -50,7 +50,7 @@ struct Received {
                                                          std::source_location where = std::source_location::current());
 
 // Throws c10::Error or std::invalid_argument unless x can be sent in a message.
-void require_message(const at::Tensor& x);
+void require_message(const at::Tensor& x, const char* operation);
 // Like isend and irecv, for other operations of the library: on the given channel of the communicator, where the
 // application's messages never match, and without checking the arguments.
 [[nodiscard]] c10::intrusive_ptr<PendingOperation> isend_on(mpi::CommView channel, const at::Tensor& x,

@@ -68,9 +68,10 @@ Tensor through_all_to_all(const Tensor& x, ReduceOp op, std::int64_t dim, at::Op
 struct Adjoint {
   ReduceOp op;
   std::int64_t dim;
+  TracedTotal total;
   variable_list operator()(OperationNode& node, variable_list&& g) const {
     require_differentiable(op);
-    Tensor whole = all_gather(g[0], node.communicator(), dim);
+    Tensor whole = all_gather(g[0], node.communicator(), dim, total);
     return {op == ReduceOp::kMean ? whole.div(node.communicator()->size()) : whole};
   }
 };
@@ -83,9 +84,11 @@ Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t dim
   if (op && reduces_with_torch(x, *op) && x.dim() > 0 && dim >= -x.dim() && dim < x.dim()) {
     return through_all_to_all(x, *op, dim, sizes, Communicator::find(comm));
   }
+  const GradientCall call(x);
   const Tensor y = below_autograd(handle(), x, op_name, dim, sizes, comm);
   if (call.recording()) {
-    record("reduce_scatter", Communicator::find(comm), {x}, {y}, Adjoint{*op, wrap_dim(x, dim)}, call.on_tape());
+    record("reduce_scatter", Communicator::find(comm), {x}, {y},
+           Adjoint{*op, wrap_dim(x, dim), traced_total(call, x, dim)}, call.on_tape());
   }
   if (call.has_tangent()) set_tangent(y, reduce_scatter(tangent_of(x), Communicator::find(comm), *op, dim, sizes));
   return y;

@@ -99,6 +99,7 @@ Tensor differentiate(const Tensor& x, std::string_view op_name, bool exclusive, 
   if (op && reduces_with_torch(x, *op)) {
     return through_all_gather(x, *op, exclusive, reverse, communicator);
   }
+  const GradientCall call(x);
   const Tensor y = below_autograd(handle(), x, op_name, exclusive, reverse, comm);
   const char* name = exclusive ? "exscan" : "scan";
   if (call.recording()) record(name, communicator, {x}, {y}, Adjoint{*op, exclusive, reverse}, call.on_tape());

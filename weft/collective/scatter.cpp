@@ -88,8 +88,9 @@ struct Adjoint {
   std::int64_t dim;
   std::int64_t root;
   TensorSpec input;
+  TracedTotal total;
   variable_list operator()(OperationNode& node, variable_list&& g) {
-    Tensor whole = gather(g[0], node.communicator(), dim, root);
+    Tensor whole = gather(g[0], node.communicator(), dim, root, total);
     return {node.communicator()->rank() == root ? whole : input.zeros()};
   }
 };
@@ -101,7 +102,8 @@ Tensor differentiate(const Tensor& x, std::int64_t dim, std::int64_t root, at::O
   // The root's type decides whether to record; other ranks may pass a placeholder of any type.
   if (call.recording() && torch::autograd::isDifferentiableType(y.scalar_type())) {
     const std::int64_t wrapped = dim < 0 ? dim + y.dim() : dim;
-    record("scatter", Communicator::find(comm), {x}, {y}, Adjoint{wrapped, root, TensorSpec(x)}, call.on_tape());
+    record("scatter", Communicator::find(comm), {x}, {y},
+           Adjoint{wrapped, root, TensorSpec(x), traced_total(call, x, wrapped)}, call.on_tape());
   }
   if (call.has_tangent()) set_tangent(y, scatter(tangent_of(x), Communicator::find(comm), dim, root, sizes));
   return y;

@@ -49,8 +49,9 @@ std::int64_t wall_clock_ms() noexcept {
 }
 
 AgreementMessage message_of(std::uint64_t number, const AgreementInput& input) noexcept {
-  const std::uint64_t flags = (input.wants_grad ? 1U : 0U) | (input.grad_disabled ? 2U : 0U) |
-                              (input.has_tangent ? 4U : 0U) | (input.failed ? 8U : 0U) | (input.unprepared ? 16U : 0U);
+  const std::uint64_t flags = std::uint64_t{input.wants_grad} | std::uint64_t{input.grad_disabled} << 16U |
+                              std::uint64_t{input.has_tangent} << 32U | std::uint64_t{input.failed} << 48U |
+                              std::uint64_t{input.unprepared} << 49U;
   return {number,
           input.signature,
           input.signature,
@@ -61,9 +62,9 @@ AgreementMessage message_of(std::uint64_t number, const AgreementInput& input) n
 }
 
 AgreementResult result_of(const AgreementMessage& message) noexcept {
-  return {message.signature_min,     message.signature_max,     message.value_min,
-          message.value_max,         (message.flags & 1U) != 0, (message.flags & 2U) != 0,
-          (message.flags & 4U) != 0, (message.flags & 8U) != 0, (message.flags & 16U) != 0};
+  const auto mask = [&](unsigned shift) { return static_cast<LevelMask>(message.flags >> shift); };
+  return {message.signature_min, message.signature_max, message.value_min, message.value_max, mask(0), mask(16),
+          mask(32), (mask(48) & 1U) != 0, (mask(48) & 2U) != 0};
 }
 
 std::string waiting_for(const void* peer) {

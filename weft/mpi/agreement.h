@@ -13,13 +13,16 @@ namespace weft::mpi {
 
 class Communicator;
 
+// One bit per level of differentiation. A call outside of torch.func's transforms has one level, bit 0.
+using LevelMask = std::uint16_t;
+
 // The input of one rank.
 struct AgreementInput {
   std::uint64_t signature = 0;  // must be equal on all ranks; see Fingerprint
   std::int64_t value = 0;       // may differ; all ranks learn the minimum and the maximum
-  bool wants_grad = false;      // this rank's input requires grad
-  bool grad_disabled = false;   // this rank cannot record a gradient
-  bool has_tangent = false;     // this rank's input carries a forward-mode derivative
+  LevelMask wants_grad = 0;     // this rank's input requires grad
+  LevelMask grad_disabled = 0;  // this rank cannot record a gradient
+  LevelMask has_tangent = 0;    // this rank's input carries a forward-mode derivative
   bool failed = false;          // this rank's arguments are invalid, so no rank may communicate
   bool unprepared = false;      // this rank must prepare more before it communicates; the ranks then agree again
 };
@@ -28,7 +31,8 @@ struct AgreementInput {
 struct AgreementResult {
   std::uint64_t signature_min = 0, signature_max = 0;
   std::int64_t value_min = 0, value_max = 0;
-  bool any_wants_grad = false, any_grad_disabled = false, any_has_tangent = false, any_failed = false;
+  LevelMask any_wants_grad = 0, any_grad_disabled = 0, any_has_tangent = 0;
+  bool any_failed = false;
   bool any_unprepared = false;
 
   [[nodiscard]] bool same_signature() const noexcept { return signature_min == signature_max; }

@@ -1,5 +1,7 @@
 """Point-to-point messages: requests, any source and tag, gradients to the actual sender, mismatches."""
 
+import random
+
 import pytest
 import torch
 
@@ -88,6 +90,50 @@ def test_nonblocking_collectives_overlap(comm: weft.Communicator) -> None:
     weft.backward(y.sum() + z.sum() + w.sum())
     own = 1 + 2 * comm.size + (3 * comm.size if comm.rank == 0 else 0)
     assert x.grad is not None and x.grad.tolist() == [own] * 3
+
+
+def test_ranks_may_wait_in_different_orders(comm: weft.Communicator) -> None:
+    x = torch.ones(3, requires_grad=True)
+    a, b = comm.iall_reduce(x), comm.iall_reduce(2 * x)
+    if comm.rank == 0:
+        ya, yb = a.wait(), b.wait()
+    else:
+        yb, ya = b.wait(), a.wait()
+    weft.backward((3 * ya + 5 * yb).sum())
+    assert x.grad is not None and x.grad.tolist() == [13 * comm.size] * 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_positions_of_waits_do_not_matter(seed: int, comm: weft.Communicator) -> None:
+    """Ranks wait at different positions between other operations, also for second derivatives."""
+    x = torch.full((2,), 2.0, dtype=torch.float64, requires_grad=True)
+    order = random.Random(f"{seed}/{comm.rank}")
+    pending, results = {}, {}
+
+    def wait_for_some() -> None:
+        for name in order.sample(sorted(pending), order.randint(0, len(pending))):
+            results[name] = pending.pop(name).wait()
+
+    pending["a"] = comm.iall_reduce(x**2)
+    pending["b"] = comm.iall_reduce(x**3, "mean")
+    wait_for_some()
+    results["c"] = comm.all_reduce(x**2)
+    wait_for_some()
+    pending["d"] = comm.iall_gather(x**2)
+    pending["e"] = comm.ibroadcast(x**2)
+    wait_for_some()
+    comm.sendrecv(x, (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size)
+    pending["f"] = comm.iall_reduce(x**2)
+    for name in order.sample(sorted(pending), len(pending)):
+        results[name] = pending.pop(name).wait()
+    factors = {"a": 2, "b": 3, "c": 5, "d": 7, "e": 11, "f": 13}
+    loss = torch.stack([factor * results[name].sum() for name, factor in factors.items()]).sum()
+    (g,) = weft.grad(loss, x, create_graph=True)
+    # The derivatives of x^2 and x^3 at 2 are 4 and 12, then 2 and 12; ranks other than the root do not broadcast.
+    squares = comm.size * (2 + 5 + 7 + 13 + (11 if comm.rank == 0 else 0))
+    assert g.tolist() == pytest.approx([4 * squares + 3 * 12] * 2)
+    (h,) = weft.grad(g.sum(), x)
+    assert h.tolist() == pytest.approx([2 * squares + 3 * 12] * 2)
 
 
 def test_abandoned_request_does_not_affect_later_operations(comm: weft.Communicator) -> None:

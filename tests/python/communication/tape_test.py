@@ -1,5 +1,7 @@
 """Order of communication in backward: unused results, ranks without a loss, losses that miss operations."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -115,11 +117,45 @@ def test_nested_tape_is_independent(comm: weft.Communicator) -> None:
     torch.testing.assert_close(x.grad, torch.full((2,), 3.0 * comm.size))
 
 
-def test_checkpointed_communication_raises_on_all_ranks(comm: weft.Communicator) -> None:
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_checkpointed_communication_raises_on_all_ranks(grad: bool, reentrant: bool, comm: weft.Communicator) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
+            return x.sin() * comm.all_reduce(x.sin())
+
+    # Already in the first forward pass, although only rank 0 uses a checkpoint.
+    with pytest.raises(RuntimeError, match=r"inside torch\.utils\.checkpoint"):
+        x = torch.ones(2, requires_grad=grad or comm.rank == 0)
+        checkpoint(function, x, use_reentrant=reentrant) if comm.rank == 0 else function(x)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointed_messages_raise(reentrant: bool, comm: weft.Communicator) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return comm.sendrecv(x, (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size)
+
+    with pytest.raises(RuntimeError, match=r"inside torch\.utils\.checkpoint"):
+        checkpoint(function, torch.ones(2, requires_grad=True), use_reentrant=reentrant)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_without_gradients_may_communicate(reentrant: bool, comm: weft.Communicator) -> None:
     x = torch.ones(2, requires_grad=True)
-    loss = checkpoint(lambda t: comm.all_reduce(t.sin()).sin(), x, use_reentrant=False).sum()
-    with pytest.raises(RuntimeError, match="checkpoint"):
-        weft.backward(loss)
+    with torch.no_grad():
+        y = checkpoint(comm.all_reduce, x, use_reentrant=reentrant)
+    assert y.tolist() == [comm.size] * 2
+    checkpoint(torch.sin, x, use_reentrant=reentrant)
+    assert comm.all_reduce(x).tolist() == [comm.size] * 2
+
+
+def test_hooks_may_communicate(comm: weft.Communicator) -> None:
+    x = torch.ones(2, requires_grad=True)
+    y = x.sin()
+    y.register_hook(comm.all_reduce)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, comm.size * torch.cos(x.detach()))
 
 
 def test_communication_outside_of_a_checkpoint_works(comm: weft.Communicator) -> None:
@@ -128,21 +164,54 @@ def test_communication_outside_of_a_checkpoint_works(comm: weft.Communicator) ->
     torch.testing.assert_close(x.grad, comm.size * torch.cos(x.detach()))
 
 
-def test_exception_in_a_hook_reaches_other_ranks(comm: weft.Communicator) -> None:
+def fail(_: torch.Tensor) -> None:
+    raise ValueError("bad batch")
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("position", ["before", "between", "after"])
+def test_exception_in_a_hook_reaches_other_ranks(position: str, plain: bool, comm: weft.Communicator) -> None:
+    """The hook runs in backward before the first, between two or after the last communication of rank 0."""
     x = torch.ones(2, requires_grad=True)
     y = comm.all_reduce(x)
     z = y * 2
-
-    def fail(_: torch.Tensor) -> None:
-        raise ValueError("bad batch")
-
+    w = comm.all_reduce(z) * 2
     if comm.rank == 0:
-        z.register_hook(fail)
-    loss = comm.all_reduce(z).sum()
+        {"before": w, "between": z, "after": x}[position].register_hook(fail)
+    backward = (lambda loss: loss.backward()) if plain else weft.backward
     if comm.rank == 0:
         with pytest.raises(ValueError, match="bad batch"):
-            weft.backward(loss)
+            backward(w.sum())
+    elif position == "after":
+        backward(w.sum())  # does not need rank 0 any more
+        with pytest.raises(weft.PeerLost, match=r"rank 0 failed.*bad batch"):
+            while True:
+                comm.barrier()
     else:
-        with pytest.raises(weft.PeerLost, match=r"rank 0 failed.*bad batch") as lost:
-            weft.backward(loss)
-        assert lost.value.rank == 0
+        with pytest.raises(RuntimeError, match=r"rank 0 failed.*bad batch") as lost:
+            backward(w.sum())
+        assert plain or (isinstance(lost.value, weft.PeerLost) and lost.value.rank == 0)
+    assert weft.tape_length() == 0
+
+
+@pytest.mark.parametrize("run", [torch.autograd.grad, torch.autograd.backward])
+def test_exception_in_autograd_functions_reaches_other_ranks(run: Any, comm: weft.Communicator) -> None:
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    loss = comm.all_reduce(comm.all_reduce(y)).sum()
+    if comm.rank == 0:
+        loss.register_hook(fail)
+    with pytest.raises((ValueError, RuntimeError), match="bad batch"):
+        run(loss, x) if run is torch.autograd.grad else run(loss)
+
+
+def test_exception_in_a_local_backward_does_not_concern_other_ranks(comm: weft.Communicator) -> None:
+    x = torch.ones(2, requires_grad=True)
+    y = comm.all_reduce(x)
+    local = x * 2
+    local.register_hook(fail)
+    if comm.rank == 0:
+        with pytest.raises(ValueError, match="bad batch"):
+            local.sum().backward()
+    weft.backward(y.sum())
+    torch.testing.assert_close(x.grad, torch.full((2,), float(comm.size)))

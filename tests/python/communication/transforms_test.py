@@ -34,6 +34,10 @@ def test_passes_opcheck(name: str, comm: weft.Communicator) -> None:
             torch.library.opcheck(op, (x, *CALLS[name], comm._id))
 
 
+def uneven(c: weft.Communicator) -> list[int]:
+    return [2 * c.size - (c.size - 1), *[1] * (c.size - 1)]
+
+
 FUNCTIONS = {
     "all_reduce": lambda c, x: c.all_reduce(x * 2).sin(),
     "all_gather": lambda c, x: c.all_gather(x.sin(), -1) * 3,
@@ -41,6 +45,12 @@ FUNCTIONS = {
     "broadcast": lambda c, x: c.broadcast(x) * x,
     "all_to_all": lambda c, x: c.all_to_all(x, 0, 1).sin(),
     "scan": lambda c, x: c.scan(x).exp(),
+    "reduce_scatter-prod": lambda c, x: c.reduce_scatter(x.cos(), "prod") * 3,
+    "reduce_scatter-uneven": lambda c, x: c.reduce_scatter(x.cos(), sizes=uneven(c)) * 3,
+    "reduce_scatter-uneven-prod": lambda c, x: c.reduce_scatter(x.cos(), "prod", 0, uneven(c)) * 3,
+    "reduce_scatter-remainder-max": lambda c, x: c.reduce_scatter(x.cos()[1:], "max") * 3,
+    "scatter-uneven": lambda c, x: c.scatter(x.cos(), sizes=uneven(c)) * 3,
+    "all_to_all-remainder": lambda c, x: c.all_to_all(x[1:], 0, 1).sin(),
     "chain": lambda c, x: c.all_reduce(c.reduce_scatter(c.all_gather(x * x))) * x,
 }
 

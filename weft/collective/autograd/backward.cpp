@@ -1,6 +1,8 @@
 #include "weft/collective/autograd/backward.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -10,6 +12,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
 
 #include "weft/collective/autograd/node.h"
 #include "weft/collective/autograd/tape.h"
@@ -25,13 +31,27 @@ struct AnchorNode final : torch::autograd::Node {
   [[nodiscard]] std::string name() const override { return "weft::AnchorBackward"; }
 };
 
+// Returns an alias of `x` without history. Unlike detach(), it keeps forward-mode derivatives and the history of outer
+// transforms of torch.func.
+Tensor without_history(const Tensor& x) {
+  Tensor y;
+  {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    y = at::alias(x);
+  }
+  torch::autograd::impl::set_version_counter(y, torch::autograd::impl::version_counter(x));
+  if (torch::autograd::isFwGradDefined(x))
+    y._set_fw_grad(x._fw_grad(/*level=*/0), /*level=*/0, /*is_inplace_op=*/false);
+  return y;
+}
+
 // Returns a tensor equal to `x` that depends on all recorded operations.
 Tensor join(const Tensor& x) {
   Tape& tape = Tape::current();
   if (tape.empty() || !c10::GradMode::is_enabled()) return x;
   auto node = c10::make_intrusive<AnchorNode>();
   node->set_next_edges({torch::autograd::impl::gradient_edge(x), tape.token()});
-  Tensor y = x.detach();
+  Tensor y = without_history(x);
   torch::autograd::set_history(y, node);
   return y;
 }
@@ -56,13 +76,30 @@ auto guarded(Run&& run) {
   Tape recorded = tape;  // backward empties the tape, but a failure needs the recorded communicators
   try {
     return run();
-  } catch (const mpi::SharedFailure&) {
-    tape.reset();
-    throw;
   } catch (const std::exception& error) {
-    recorded.raise_alarm(error.what());
+    const bool shared = take_shared_failure() || dynamic_cast<const mpi::SharedFailure*>(&error) != nullptr;
+    if (!shared) recorded.raise_alarm(error.what());
     tape.reset();
     throw;
+  }
+}
+
+// Called after a backward pass from `roots` that weft did not start has failed. If the failure is not that of an
+// operation, the other ranks do not know of it and wait for the operations that this rank did not reach.
+void abandon_backward(const std::vector<Tensor>& roots, std::string_view cause) {
+  if (take_shared_failure()) return;
+  std::vector<torch::autograd::Node*> todo;
+  for (const Tensor& root : roots) {
+    if (root.defined() && root.grad_fn()) todo.push_back(root.grad_fn().get());
+  }
+  std::unordered_set<torch::autograd::Node*> seen(todo.begin(), todo.end());
+  while (!todo.empty()) {
+    torch::autograd::Node* node = todo.back();
+    todo.pop_back();
+    if (auto* operation = dynamic_cast<OperationNode*>(node)) operation->abandon(std::string(cause));
+    for (const auto& edge : node->next_edges()) {
+      if (edge.is_valid() && seen.insert(edge.function.get()).second) todo.push_back(edge.function.get());
+    }
   }
 }
 
@@ -119,6 +156,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def("backward(Tensor? loss, Tensor? gradient, bool retain_graph, bool create_graph) -> ()", &backward);
   m.def("grad(Tensor? loss, Tensor[] inputs, Tensor? gradient, bool retain_graph, bool create_graph) -> Tensor[]",
         &grad);
+  m.def("abandon_backward(Tensor[] roots, str cause) -> ()", &abandon_backward);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/mpi/communicator.h"
@@ -19,7 +20,8 @@
 namespace weft::collective {
 
 // Autograd state of a call. The autograd kernel creates it around the communicating kernel, which stores the agreement
-// in it.
+// in it. torch.func runs the autograd kernel once per transform, each inside the previous one. These nested calls are
+// the levels of one operation: the ranks agree once, and the agreement reaches every level.
 class GradientCall {
  public:
   explicit GradientCall(const at::Tensor& input);
@@ -32,23 +34,33 @@ class GradientCall {
   // The innermost GradientCall of this thread; null below autograd.
   [[nodiscard]] static GradientCall* current() noexcept;
 
-  // True if the input of any rank requires grad: every rank then records the operation. Without an agreement (while
-  // tracing, when no rank communicates) only this rank's input counts.
+  // True if the input of any rank requires grad at this level: every rank then records the operation. Without an
+  // agreement (while tracing, when no rank communicates) only this rank's input counts.
   [[nodiscard]] bool recording() const noexcept;
-  // True if the input of any rank has a forward-mode derivative.
+  // True if the input of any rank has a forward-mode derivative at this level.
   [[nodiscard]] bool has_tangent() const noexcept;
   // False while tracing: the tracer orders its graph itself.
-  [[nodiscard]] bool on_tape() const noexcept { return outcome_.has_value(); }
+  [[nodiscard]] bool on_tape() const noexcept { return levels_->outcome.has_value(); }
   // Sizes of the ranks' pieces, which the adjoint needs. The communicating kernel sets them; absent while tracing.
-  std::optional<std::vector<std::int64_t>> sizes;
+  [[nodiscard]] const std::optional<std::vector<std::int64_t>>& sizes() const noexcept { return levels_->sizes; }
+  void set_sizes(std::vector<std::int64_t> sizes) { levels_->sizes = std::move(sizes); }
 
  private:
   friend class CollectiveCall;
+  struct Levels {
+    int count = 0;
+    bool differentiable = true;
+    mpi::LevelMask wants_grad = 0;
+    mpi::LevelMask grad_disabled = 0;
+    mpi::LevelMask has_tangent = 0;
+    std::optional<mpi::AgreementResult> outcome;
+    std::optional<std::vector<std::int64_t>> sizes;
+  };
+
   GradientCall* outer_;
-  bool wants_grad_ = false;
-  bool has_tangent_ = false;
-  bool differentiable_;
-  std::optional<mpi::AgreementResult> outcome_;
+  Levels own_;
+  Levels* levels_;  // state of all levels of the operation, owned by its outermost call
+  mpi::LevelMask bit_;
 };
 
 // Hash of the properties of a call that must be equal on all ranks.
@@ -125,7 +137,7 @@ class CollectiveCall {
   mpi::AgreementResult agree(const Signature& signature, std::int64_t value, Describe&& describe) {
     const mpi::AgreementResult outcome = exchange(signature, value);
     if (!problem_.empty() || !outcome.same_call()) throw_mismatch(problem_.empty() ? describe() : std::string());
-    if (outcome.any_wants_grad && outcome.any_grad_disabled) throw_grad_mode_mismatch(describe());
+    if ((outcome.any_wants_grad & outcome.any_grad_disabled) != 0) throw_grad_mode_mismatch(describe());
     return outcome;
   }
 
@@ -148,6 +160,7 @@ class CollectiveCall {
   [[nodiscard]] bool any_failed();
   [[noreturn]] void throw_failures(const std::string& description);
   mpi::AgreementResult exchange(const Signature& signature, std::int64_t value);
+  [[noreturn]] void throw_disagreement(const std::string& description);
   [[noreturn]] void throw_mismatch(const std::string& description);
   [[noreturn]] void throw_grad_mode_mismatch(const std::string& description);
 
@@ -158,6 +171,7 @@ class CollectiveCall {
   std::string problem_;
   std::exception_ptr exception_;
   bool unprepared_ = false;
+  int levels_ = 1;
 };
 
 // Discards the operations recorded on the current tape.
@@ -180,6 +194,13 @@ decltype(auto) interruptible(Run&& run) {
     throw;
   }
 }
+
+// Throws (TORCH_CHECK) inside a function that torch.utils.checkpoint will recompute. Each rank recomputes when its own
+// backward pass needs the result, so the ranks would repeat their communication in different orders.
+void reject_checkpointing();
+
+// Throws (TORCH_CHECK) inside a transform of torch.func, or if x has a forward-mode derivative.
+void reject_transforms(const at::Tensor& x, const char* operation);
 
 // Throws (TORCH_CHECK) unless 0 <= rank < size. `what` names the argument in the message.
 void require_rank(std::int64_t rank, int size, const char* what);

@@ -14,6 +14,25 @@
 namespace weft::collective {
 namespace {
 
+// Starts the adjoint of `record`, and of the operations before it, as long as their gradients are known. All operations
+// after `record` must have started theirs. The order is that of the starts, which is the same on all ranks.
+void start_adjoints_from(std::shared_ptr<Record> record, int task) {
+  for (; record; record = record->previous.lock()) {
+    if (record->waits) continue;
+    if (!record->start_adjoint || !record->start_adjoint(task)) return;
+    record->task = task;
+  }
+}
+
+// The next operation on the tape that communicates in backward; null at the end.
+std::shared_ptr<Record> successor(const Record& record) {
+  auto next = record.next.lock();
+  while (next && next->waits) next = next->next.lock();
+  return next;
+}
+
+thread_local bool t_shared_failure = false;
+
 thread_local mpi::Direction t_direction = mpi::Direction::kForward;
 
 class BackwardScope {
@@ -32,6 +51,10 @@ class BackwardScope {
 at::Tensor TensorSpec::zeros() const { return at::zeros_symint(sizes, options); }
 
 mpi::Direction current_direction() noexcept { return t_direction; }
+
+void note_shared_failure() noexcept { t_shared_failure = true; }
+
+bool take_shared_failure() noexcept { return std::exchange(t_shared_failure, false); }
 
 OperationNode::OperationNode(const char* name, std::shared_ptr<Communicator> communicator, std::weak_ptr<Tape> tape)
     : record_(std::make_shared<Record>()), tape_(std::move(tape)) {
@@ -62,6 +85,14 @@ void OperationNode::connect(at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Te
     torch::autograd::set_history(output, self);
   }
   if (tape) tape->append(*this, {self, add_input_metadata(Node::undefined_input())});
+}
+
+// Without a tape, or if the tape was reset between the start and wait(), nothing orders the adjoint relative to others
+// before backward reaches the start.
+void OperationNode::start_adjoint_in_order(const std::shared_ptr<Record>& start) const {
+  if (record_->region == 0 || record_->region != start->region) return;
+  const auto next = successor(*start);
+  if (!next || next->task == record_->task) start_adjoints_from(start, record_->task);
 }
 
 // Throws an error that names the operation if this backward pass would skip communication.
@@ -113,7 +144,9 @@ variable_list OperationNode::call_adjoint(variable_list&& gradients) {
   } else if (thread_ != std::this_thread::get_id()) {
     scope.emplace(tape);
   }
-  return adjoint(std::move(gradients));
+  variable_list result = adjoint(std::move(gradients));
+  if (!record_->waits) start_adjoints_from(record_->previous.lock(), record_->task);
+  return result;
 }
 
 // The ranks fail at different operations of a backward pass, so all of them discard their tapes.
@@ -122,11 +155,17 @@ void OperationNode::handle_failure() noexcept {
   try {
     throw;
   } catch (const mpi::SharedFailure&) {
+    note_shared_failure();
   } catch (const std::exception& error) {
-    if (record_->communicator) record_->communicator->raise_alarm(error.what());
+    if (!t_shared_failure) abandon(error.what());
   } catch (...) {
-    if (record_->communicator) record_->communicator->raise_alarm("unknown exception");
+    abandon("unknown exception");
   }
+}
+
+void OperationNode::abandon(const std::string& cause) noexcept {
+  if (const auto tape = tape_.lock()) tape->reset();
+  if (record_->communicator) record_->communicator->raise_alarm(cause);
 }
 
 }  // namespace weft::collective

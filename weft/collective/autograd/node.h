@@ -31,6 +31,12 @@ struct TensorSpec {
 // Returns kBackward while the calling thread runs an adjoint, whose messages use the backward channels.
 [[nodiscard]] mpi::Direction current_direction() noexcept;
 
+// A backward pass of this thread fails with an error that the other ranks know already. Exceptions that pass through
+// Python, for example a vmap rule, lose their type, so a flag carries this fact to the end of the backward pass.
+void note_shared_failure() noexcept;
+// Returns and clears the flag.
+[[nodiscard]] bool take_shared_failure() noexcept;
+
 class OperationNode : public torch::autograd::Node {
  public:
   OperationNode(const char* name, std::shared_ptr<Communicator> communicator, std::weak_ptr<Tape> tape);
@@ -42,6 +48,13 @@ class OperationNode : public torch::autograd::Node {
   [[nodiscard]] std::string name() const override { return std::string("weft::") + record_->name + "Backward"; }
   [[nodiscard]] const std::shared_ptr<Record>& record() const noexcept { return record_; }
   [[nodiscard]] const std::shared_ptr<Communicator>& communicator() const noexcept { return record_->communicator; }
+
+  // For the node of a wait(), whose operation was started by `start`: starts the adjoint of that operation, and of
+  // earlier ones that waited for it, unless an operation that was started later comes first.
+  void start_adjoint_in_order(const std::shared_ptr<Record>& start) const;
+
+  // Raises an alarm on the ranks that wait for this operation in a backward pass that failed, and resets the tape.
+  void abandon(const std::string& cause) noexcept;
 
   // Replaces the edge to the predecessor.
   void set_token(torch::autograd::Edge token) { next_edges_[token_index_] = std::move(token); }

@@ -11,32 +11,47 @@ using at::Tensor;
 // Shared by the nodes of the start and of wait().
 struct PendingCollective::BackwardState {
   AsyncAdjoint adjoint;
-  TensorSpec result;  // shape of the zeros for an unused result
-  bool started = false;
+  TensorSpec result;                             // shape of the zeros for an unused result
+  std::weak_ptr<Record> start;                   // the record of the start
+  int task = -1;                                 // the backward pass that computed `gradient`
+  Tensor gradient;                               // gradient of the result; undefined until backward reaches wait()
+  c10::intrusive_ptr<PendingOperation> pending;  // the adjoint, if it has started early
+
+  bool start_early(int current) {
+    if (!adjoint.start || !gradient.defined() || task != current) return false;
+    pending = adjoint.start(std::exchange(gradient, Tensor()));
+    return true;
+  }
+
+  Tensor complete(int current) {
+    const bool used = task == current;
+    task = -1;
+    if (used && pending) return wait(std::exchange(pending, nullptr));
+    return adjoint.run(used ? std::exchange(gradient, Tensor()) : result.zeros());
+  }
 };
 
-AsyncAdjoint overlapping_adjoint(std::function<c10::intrusive_ptr<PendingOperation>(const Tensor& gradient)> run) {
-  auto pending = std::make_shared<c10::intrusive_ptr<PendingOperation>>();
-  return {[pending, run = std::move(run)](const Tensor& g) { *pending = run(g); },
-          [pending] { return wait(std::exchange(*pending, nullptr)); }};
+AsyncAdjoint overlapping_adjoint(std::function<c10::intrusive_ptr<PendingOperation>(const Tensor& gradient)> start) {
+  return {.run = [start](const Tensor& g) { return wait(start(g)); }, .start = start};
 }
 
 AsyncAdjoint blocking_adjoint(std::function<Tensor(const Tensor& gradient)> run) {
-  auto gradient = std::make_shared<Tensor>();
-  return {[gradient](const Tensor& g) { *gradient = g; },
-          [gradient, run = std::move(run)] { return run(std::exchange(*gradient, Tensor())); }};
+  return {.run = std::move(run), .start = nullptr};
 }
 
 void PendingCollective::record_start(const Tensor& x, at::IntArrayRef result_sizes, AsyncAdjoint adjoint) {
-  backward_ = std::make_shared<BackwardState>(
-      BackwardState{.adjoint = std::move(adjoint), .result = TensorSpec(result_sizes, x.options())});
-  // The node of the start runs last in backward.
-  auto complete = [state = backward_](OperationNode& /*node*/, variable_list&& /*none*/) -> variable_list {
-    if (!state->started) state->adjoint.start(state->result.zeros());
-    state->started = false;
-    return {state->adjoint.finish()};
+  backward_ = std::make_shared<BackwardState>();
+  backward_->adjoint = std::move(adjoint);
+  backward_->result = TensorSpec(result_sizes, x.options());
+  auto complete = [state = backward_](OperationNode& node, variable_list&& /*none*/) -> variable_list {
+    return {state->complete(node.record()->task)};
   };
   auto node = record(name(), communicator(), {x}, {}, std::move(complete));
+  node->record()->start_adjoint = [state = std::weak_ptr(backward_)](int task) {
+    const auto locked = state.lock();
+    return locked && locked->start_early(task);
+  };
+  backward_->start = node->record();
   start_ = {node, node->add_input_metadata(torch::autograd::Node::undefined_input())};
 }
 
@@ -45,13 +60,16 @@ Tensor PendingCollective::finish() {
   Tensor y = result();
   result = nullptr;
   if (!backward_) return y;
-  // The node of wait() runs first in backward.
-  auto start = [state = backward_](OperationNode& /*node*/, variable_list&& g) -> variable_list {
-    state->adjoint.start(g[0]);
-    state->started = true;
+  auto store_gradient = [state = backward_](OperationNode& node, variable_list&& g) -> variable_list {
+    state->task = node.record()->task;
+    state->pending = nullptr;
+    state->gradient = g[0];
+    if (const auto start = state->start.lock()) node.start_adjoint_in_order(start);
     return {};
   };
-  record(name(), communicator(), {}, {y}, std::move(start))->add_next_edge(start_);
+  auto node = record(name(), communicator(), {}, {y}, std::move(store_gradient));
+  node->record()->waits = true;
+  node->add_next_edge(start_);
   return y;
 }
 

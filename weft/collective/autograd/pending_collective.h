@@ -13,17 +13,20 @@
 
 namespace weft::collective {
 
-// The adjoint of a non-blocking operation. start() runs at the position of wait() in backward, finish() at the position
-// of the start.
+// The adjoint of a non-blocking collective. Ranks may wait in different orders, so adjoints follow the order of the
+// starts: backward runs them in reverse at the positions of the starts.
 struct AsyncAdjoint {
-  std::function<void(const at::Tensor& gradient)> start;
-  std::function<at::Tensor()> finish;
+  // Runs the adjoint.
+  std::function<at::Tensor(const at::Tensor& gradient)> run;
+  // Starts it without blocking; null if it has no non-blocking form. Backward calls it as soon as the gradient is known
+  // and all operations that were started later have started their adjoints.
+  std::function<c10::intrusive_ptr<PendingOperation>(const at::Tensor& gradient)> start;
 };
 
-// An adjoint that is a non-blocking operation: `run` starts it and returns the pending operation.
+// An adjoint that is a non-blocking operation: `start` starts it and returns the pending operation.
 [[nodiscard]] AsyncAdjoint overlapping_adjoint(
-    std::function<c10::intrusive_ptr<PendingOperation>(const at::Tensor& gradient)> run);
-// An adjoint without a non-blocking form: finish() runs all of it.
+    std::function<c10::intrusive_ptr<PendingOperation>(const at::Tensor& gradient)> start);
+// An adjoint without a non-blocking form.
 [[nodiscard]] AsyncAdjoint blocking_adjoint(std::function<at::Tensor(const at::Tensor& gradient)> run);
 
 class PendingCollective final : public PendingOperation {

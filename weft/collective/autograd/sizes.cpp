@@ -13,7 +13,7 @@
 namespace weft::collective {
 
 void save_sizes_for_backward(const Sizes& sizes) {
-  if (auto* call = GradientCall::current()) call->sizes = sizes;
+  if (auto* call = GradientCall::current()) call->set_sizes(sizes);
 }
 
 Sizes gather_sizes(const CollectiveCall& call, const mpi::AgreementResult& outcome, std::int64_t mine) {
@@ -72,10 +72,15 @@ c10::SymInt traced_piece(const c10::SymInt& total, at::OptionalIntArrayRef given
   return split_sizes(std::nullopt, total.expect_int(), communicator.size())[rank];
 }
 
-std::vector<c10::SymInt> traced_whole(const at::Tensor& x, std::int64_t dim, const Communicator& communicator) {
+TracedTotal traced_total(const GradientCall& call, const at::Tensor& x, std::int64_t dim) {
+  return call.on_tape() ? std::nullopt : TracedTotal(x.sym_size(dim));
+}
+
+std::vector<c10::SymInt> traced_whole(const at::Tensor& x, std::int64_t dim, const Communicator& communicator,
+                                      const TracedTotal& total) {
   auto shape = x.dim() == 0 ? std::vector<c10::SymInt>{1} : x.sym_sizes().vec();
   auto& size = shape[static_cast<std::size_t>(wrap_dim(x, dim))];
-  size = size * communicator.size();
+  size = total.value_or(size * communicator.size());
   return shape;
 }
 

@@ -15,6 +15,7 @@
 namespace weft::collective {
 
 class CollectiveCall;
+class GradientCall;
 
 using Sizes = std::vector<std::int64_t>;
 using mpi::total_of;
@@ -59,10 +60,17 @@ class GatherTarget {
 [[nodiscard]] c10::SymInt traced_piece(const c10::SymInt& total, at::OptionalIntArrayRef given,
                                        const Communicator& communicator);
 
-// The shape of the concatenation of all ranks' tensors along `dim` while tracing. Assumes equal sizes because a traced
-// operation does not communicate.
+// The size of a concatenation of all ranks' tensors while tracing. A traced operation does not communicate, so it
+// assumes equal sizes if the caller does not know the total. Adjoints know it: it is that of the input of their
+// operation. Operators take it by value, as torch requires.
+using TracedTotal = std::optional<c10::SymInt>;
+// The size of the input x of an operation along `dim`, for its adjoint; nullopt unless `call` is traced.
+[[nodiscard]] TracedTotal traced_total(const GradientCall& call, const at::Tensor& x, std::int64_t dim);
+
+// The shape of the concatenation of all ranks' tensors along `dim` while tracing.
 [[nodiscard]] std::vector<c10::SymInt> traced_whole(const at::Tensor& x, std::int64_t dim,
-                                                    const Communicator& communicator);
+                                                    const Communicator& communicator,
+                                                    const TracedTotal& total = std::nullopt);
 
 // Stores the sizes in the current GradientCall, if any.
 void save_sizes_for_backward(const Sizes& sizes);

@@ -1,10 +1,13 @@
 #include "weft/collective/autograd/tape.h"
 
+#include <ATen/functorch/DynamicLayer.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "weft/collective/autograd/node.h"
@@ -17,6 +20,11 @@ std::vector<std::shared_ptr<Tape>>& stack() {
   return tapes;
 }
 
+std::int64_t current_level() {
+  const auto& transforms = at::functorch::getDynamicLayerStack();
+  return transforms.empty() ? 0 : transforms.back().layerId();
+}
+
 constexpr std::int64_t kWarningLength = 20'000;
 
 }  // namespace
@@ -26,7 +34,25 @@ std::string Record::describe() const {
   return site.empty() ? text : text + " called from " + site;
 }
 
-Tape& Tape::current() { return *stack().back(); }
+Tape& Tape::current() {
+  const std::int64_t level = current_level();
+  const auto& tapes = stack();
+  const auto found =
+      std::find_if(tapes.rbegin(), tapes.rend(), [&](const auto& tape) { return !tape->on_ || tape->level_ == level; });
+  if (found != tapes.rend()) return **found;
+  // A transform that did not open a tape, such as torch.func.jvp, which records nothing.
+  thread_local const auto off = [] {
+    auto tape = std::make_shared<Tape>();
+    tape->on_ = false;
+    return tape;
+  }();
+  return *off;
+}
+
+std::int64_t Tape::new_region() noexcept {
+  static std::atomic<std::int64_t> regions{0};
+  return ++regions;
+}
 
 torch::autograd::Edge Tape::end_in_leaf() {
   // All tapes of a thread can share one leaf because it never gets a gradient.
@@ -37,7 +63,11 @@ torch::autograd::Edge Tape::end_in_leaf() {
 }
 
 void Tape::append(OperationNode& node, torch::autograd::Edge token) {
-  if (last_record_) last_record_->next = node.record();
+  if (last_record_) {
+    last_record_->next = node.record();
+    node.record()->previous = last_record_;
+  }
+  node.record()->region = region_;
   if (length_ == 0) first_ = &node;
   last_ = std::move(token);
   last_record_ = node.record();
@@ -53,6 +83,7 @@ void Tape::reset() {
   last_record_.reset();
   first_ = nullptr;
   length_ = 0;
+  region_ = new_region();
 }
 
 void Tape::reset_after(const Record& record) {
@@ -70,7 +101,13 @@ void Tape::raise_alarm(const std::string& cause) noexcept {
 TapeScope::TapeScope(bool on) {
   auto tape = std::make_shared<Tape>();
   tape->on_ = on;
+  tape->level_ = current_level();
   stack().push_back(std::move(tape));
+}
+
+TapeScope::TapeScope(at::ArrayRef<at::Tensor> inputs) : TapeScope(stack().back()->on()) {
+  const auto input = std::find_if(inputs.begin(), inputs.end(), [](const at::Tensor& x) { return x.requires_grad(); });
+  if (input != inputs.end()) stack().back()->start_ = torch::autograd::impl::gradient_edge(*input);
 }
 
 TapeScope::TapeScope(std::shared_ptr<Tape> tape) { stack().push_back(std::move(tape)); }
@@ -92,6 +129,8 @@ void leave_tape() {
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def("enter_tape(bool on) -> ()", [](bool on) { scopes().push_back(std::make_unique<TapeScope>(on)); });
+  m.def("enter_transform(Tensor[] inputs) -> ()",
+        [](const std::vector<at::Tensor>& inputs) { scopes().push_back(std::make_unique<TapeScope>(inputs)); });
   m.def("leave_tape() -> ()", &leave_tape);
   m.def("reset_tape() -> ()", [] { Tape::current().reset(); });
   m.def("tape_length() -> int", [] { return Tape::current().length(); });
