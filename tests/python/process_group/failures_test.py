@@ -26,6 +26,11 @@ def attempt(run):
     except RuntimeError as error:
         print(f"[{rank}] after {time.monotonic() - start_time:.1f} s: {' '.join(str(error).split())}", flush=True)
 
+def limit(group):  # a short timeout, after all ranks have met
+    dist.barrier(group)
+    group._get_backend(torch.device("cpu"))._set_default_timeout(timedelta(seconds=1))
+    return group
+
 def store():
     return dist.distributed_c10d._get_default_store()
 
@@ -68,9 +73,7 @@ def test_timeout_names_the_operation(tmp_path: Path) -> None:
     attempts = "".join(f"    attempt(lambda group=groups[{i}]: {call})\n" for i, call in enumerate(CALLS.values()))
     program = f"""
 start()
-groups = [dist.new_group(timeout=timedelta(seconds=1)) for _ in range({len(CALLS)})]
-for group in groups:
-    dist.barrier(group)
+groups = [limit(dist.new_group()) for _ in range({len(CALLS)})]
 if rank == 0:
 {attempts}
 x = torch.ones(1)
@@ -106,8 +109,7 @@ else:
 def test_failed_group_is_not_reused(tmp_path: Path) -> None:
     program = """
 start()
-short = dist.new_group(timeout=timedelta(seconds=1))
-dist.barrier(short)
+short = limit(dist.new_group())
 if rank == 0:
     attempt(lambda: dist.all_reduce(torch.ones(3), group=short))
     attempt(lambda: dist.broadcast(torch.ones(3), 0, group=short))

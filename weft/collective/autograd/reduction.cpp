@@ -85,7 +85,8 @@ at::Tensor reduce_first_dim(const at::Tensor& stacked, ReduceOp op) {
     case ReduceOp::kMean:
       return stacked.mean(0);
     case ReduceOp::kProd:
-      return at::prod(stacked, 0, /*keepdim=*/false, stacked.scalar_type());
+      return at::prod(stacked, 0, /*keepdim=*/false, communication_type(stacked.scalar_type(), op))
+          .to(stacked.scalar_type());
     case ReduceOp::kMin:
       return at::amin(stacked, 0);
     case ReduceOp::kMax:
