@@ -214,8 +214,10 @@ def test_pending_receive_with_any_tag_does_not_match_other_operations(comm: weft
         net = weft.LayerParallel(ring, halves, levels=1)
         net(torch.ones(2, 4))
         assert not pending.test()
+        ring.barrier()  # no rank sends before all have tested
         sending = ring.isend(torch.full((2,), 7.0), (ring.rank + 1) % ring.size, tag=11)
         assert pending.wait().tolist() == [7.0, 7.0]
+        assert pending.status == weft.Status((ring.rank - 1) % ring.size, 11)
         sending.wait()
         assert ring.all_reduce(torch.ones(1)).item() == ring.size
     finally:
