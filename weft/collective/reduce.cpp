@@ -66,11 +66,10 @@ struct Adjoint {
 
 Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t root, std::int64_t comm) {
   const auto op = mpi::reduce_op_from(op_name);
-  const GradientCall call(x, op && has_gradient(x, *op));
   if (op && reduces_with_torch(x, *op)) {
     return through_gather(x, *op, root, Communicator::find(comm));
   }
-  const GradientCall call(x);
+  const GradientCall call(x, op && has_gradient(x, *op));
   const Tensor y = below_autograd(handle(), x, op_name, root, comm);
   if (call.recording()) record("reduce", Communicator::find(comm), {x}, {y}, Adjoint{*op, root}, call.on_tape());
   if (call.has_tangent()) set_tangent(y, reduce(tangent_of(x), Communicator::find(comm), *op, root));

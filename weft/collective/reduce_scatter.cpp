@@ -79,12 +79,11 @@ struct Adjoint {
 Tensor differentiate(const Tensor& x, std::string_view op_name, std::int64_t dim, at::OptionalIntArrayRef sizes,
                      std::int64_t comm) {
   const auto op = mpi::reduce_op_from(op_name);
-  const GradientCall call(x, op && has_gradient(x, *op));
   // communicate() reports an invalid dimension to all ranks.
   if (op && reduces_with_torch(x, *op) && x.dim() > 0 && dim >= -x.dim() && dim < x.dim()) {
     return through_all_to_all(x, *op, dim, sizes, Communicator::find(comm));
   }
-  const GradientCall call(x);
+  const GradientCall call(x, op && has_gradient(x, *op));
   const Tensor y = below_autograd(handle(), x, op_name, dim, sizes, comm);
   if (call.recording()) {
     record("reduce_scatter", Communicator::find(comm), {x}, {y},

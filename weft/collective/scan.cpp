@@ -94,12 +94,11 @@ struct Adjoint {
 
 Tensor differentiate(const Tensor& x, std::string_view op_name, bool exclusive, bool reverse, std::int64_t comm) {
   const auto op = mpi::reduce_op_from(op_name);
-  const GradientCall call(x, op && has_gradient(x, *op));
   const CommunicatorPtr communicator = Communicator::find(comm);
   if (op && reduces_with_torch(x, *op)) {
     return through_all_gather(x, *op, exclusive, reverse, communicator);
   }
-  const GradientCall call(x);
+  const GradientCall call(x, op && has_gradient(x, *op));
   const Tensor y = below_autograd(handle(), x, op_name, exclusive, reverse, comm);
   const char* name = exclusive ? "exscan" : "scan";
   if (call.recording()) record(name, communicator, {x}, {y}, Adjoint{*op, exclusive, reverse}, call.on_tape());
