@@ -10,7 +10,8 @@ export WEFT_PRESET := $(PRESET)
 export PYTHON JOBS
 
 .PHONY: help env build test demo bench lint format tidy clean distclean conformance test-mpich test-system test-asan \
-	test-tsan test-package test-spatial test-kills test-experiments test-report test-aggregation test-fuzz test-dpdk
+	test-tsan test-package test-spatial test-programs test-kills test-experiments test-report test-aggregation test-fuzz \
+	test-dpdk
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -57,6 +58,9 @@ test-package:  ## `pip install .` into an empty prefix, then import and run it
 
 test-spatial:  ## 2,000 random layers on tiles against one process, and full-width networks: 15 minutes
 	@scripts/test_spatial.sh
+
+test-programs:  ## 10^4 random communication programs on 2 to 4 ranks against one process: 20 minutes
+	@scripts/test_programs.sh
 
 test-kills:  ## kill a training job 50 times at random moments: a few minutes
 	@WEFT_KILLS=50 $(PYTEST) tests/python/experiment/killed_test.py

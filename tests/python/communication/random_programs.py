@@ -3,18 +3,41 @@
 A program is a list of instructions on numbered slots; every rank holds one tensor a slot. ``simulate`` runs all ranks
 of a program in one graph, where communication is indexing, stacking and adding; ``execute`` runs one rank of it with
 weft. The same seed gives the same program everywhere.
+
+A program also has a mode: the derivative to compute and the transforms that compute it, see MODES.
 """
 
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 REDUCTIONS = ["sum", "mean", "prod", "min", "max"]
 COMMUNICATORS = ["world", "parity", "reversed"]
+# How a program is differentiated, and how often it is chosen. "func" modes use torch.func, whose transforms support the
+# blocking collectives only. Second derivatives are products of the Hessian with a vector, or of it with two vectors.
+MODES = {
+    "backward": 8,
+    "plain": 2,  # loss.backward() of an anchored loss
+    "reverse over reverse": 2,
+    "reverse over forward": 1,
+    "forward over reverse": 1,
+    "func grad": 2,
+    "func jvp": 2,
+    "func reverse over reverse": 1,
+    "func reverse over forward": 2,
+    "func forward over reverse": 2,
+    "func forward over forward": 2,
+}
+LOCAL = "tanh product checkpoint"
+BLOCKING = LOCAL + " all_reduce reduce broadcast all_gather gather scatter reduce_scatter all_to_all scan exscan"
+ALL = BLOCKING + " sendrecv transfer iall_reduce ibroadcast iall_gather itransfer any"
 
 
 @dataclass
@@ -33,6 +56,17 @@ class Program:
     instructions: list[Instruction]
     weights: list[list[float]]  # slot, rank: weight in the loss; all zero on a rank without a loss
     has_loss: list[bool]
+    mode: str
+    directions: list[list[list[float]]]  # slot, rank, values: tangents and vectors for second derivatives
+    late: dict[int, float]  # seconds by rank: some ranks are late with every instruction
+
+    @property
+    def transformed(self) -> bool:
+        return self.mode.startswith("func")
+
+    @property
+    def has_tangents(self) -> bool:
+        return "forward" in self.mode or self.mode.endswith("jvp")
 
 
 def members(comm: str, ranks: int) -> list[list[int]]:
@@ -46,6 +80,9 @@ def members(comm: str, ranks: int) -> list[list[int]]:
 
 def generate(seed: int, ranks: int) -> Program:
     rng = random.Random(f"{seed}/{ranks}")
+    mode = rng.choices(list(MODES), weights=list(MODES.values()))[0]
+    # Messages and non-blocking operations have no forward mode.
+    names = ALL if mode in ("backward", "plain", "reverse over reverse") else BLOCKING
     sizes: list[list[int]] = []  # slot, rank: all tensors are vectors
 
     def uniform_slots() -> list[int]:
@@ -58,38 +95,44 @@ def generate(seed: int, ranks: int) -> Program:
         each = [size if even else rng.randint(0, 4) for _ in range(ranks)]
         sizes.append(each)
         leaves.append([[rng.uniform(-1.5, 1.5) for _ in range(n)] for n in each])
-        requires_grad.append([rng.random() < 0.7 for _ in range(ranks)])
+        # torch.func differentiates all leaves.
+        requires_grad.append([rng.random() < 0.7 or mode.startswith("func") for _ in range(ranks)])
+    directions = [[[rng.uniform(-1, 1) for _ in values] for values in each] for each in leaves]
 
     instructions: list[Instruction] = []
     waiting: list[tuple[int, list[int]]] = []  # start of a non-blocking instruction, and the sizes of its result
+
+    def wait_for(start: int, result: list[int]) -> None:
+        # Each rank waits at any position after the start. Messages wait at the same position on all ranks.
+        last = len(instructions)
+        apart = instructions[start].name != "itransfer" and rng.random() < 0.7
+        when = [rng.randint(start + 1, last) if apart else last for _ in range(ranks)]
+        instructions.append(Instruction("wait", [], args={"of": start, "when": when}))
+        sizes.append(result)
+
     for _ in range(rng.randint(3, 12)):
         if waiting and rng.random() < 0.4:
-            start, result = waiting.pop(rng.randrange(len(waiting)))
-            instructions.append(Instruction("wait", [], args={"of": start}))
-            sizes.append(result)
+            wait_for(*waiting.pop(rng.randrange(len(waiting))))
             continue
-        instruction, result = random_instruction(rng, ranks, sizes, uniform_slots())
+        instruction, result = random_instruction(rng, names.split(), ranks, sizes, uniform_slots())
         instructions.append(instruction)
         if instruction.name.startswith("i"):
             waiting.append((len(instructions) - 1, result))
         else:
             sizes.append(result)
     for start, result in waiting:
-        instructions.append(Instruction("wait", [], args={"of": start}))
-        sizes.append(result)
+        wait_for(start, result)
     has_loss = [rng.random() < 0.8 for _ in range(ranks)]
     weights = [[rng.choice([0.0, rng.uniform(-1, 1)]) for _ in range(ranks)] for _ in sizes]
-    return Program(ranks, leaves, requires_grad, instructions, weights, has_loss)
+    late = {rng.randrange(ranks): rng.uniform(0, 0.003)} if rng.random() < 0.1 else {}
+    return Program(ranks, leaves, requires_grad, instructions, weights, has_loss, mode, directions, late)
 
 
 def random_instruction(
-    rng: random.Random, ranks: int, sizes: list[list[int]], uniform: list[int]
+    rng: random.Random, names: list[str], ranks: int, sizes: list[list[int]], uniform: list[int]
 ) -> tuple[Instruction, list[int]]:
     """Returns an instruction and the sizes of its result on every rank."""
-    name = rng.choice(
-        "tanh product all_reduce reduce broadcast all_gather gather scatter reduce_scatter all_to_all scan exscan "
-        "sendrecv transfer iall_reduce ibroadcast iall_gather itransfer any".split()
-    )
+    name = rng.choice(names)
     comm = rng.choice(COMMUNICATORS)
     groups = members(comm, ranks)
     slot = rng.choice(uniform)
@@ -98,7 +141,7 @@ def random_instruction(
     # Roots and sizes by position within the group; a root must exist in the smallest group.
     root = rng.randrange(min(map(len, groups)))
     op = rng.choice(REDUCTIONS)
-    if name == "tanh":
+    if name in ("tanh", "checkpoint"):
         return Instruction(name, [any_slot], args={"scale": rng.uniform(0.5, 1.5)}), list(sizes[any_slot])
     if name == "product":
         fits = [i for i in uniform if sizes[i] == sizes[slot]]
@@ -161,10 +204,13 @@ def make_leaves(program: Program, rank: int) -> list[torch.Tensor]:
     ]
 
 
-def simulate(program: Program) -> list[list[torch.Tensor | None]]:
-    """Returns the gradients of the sum of all losses, by rank and leaf, computed in one process."""
+def make_directions(program: Program, rank: int) -> list[torch.Tensor]:
+    return [torch.tensor(values[rank], dtype=torch.float64) for values in program.directions]
+
+
+def simulate(program: Program, leaves: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:
+    """Returns the losses of all ranks, computed in one process. The leaves are given by rank."""
     ranks = range(program.ranks)
-    leaves = [make_leaves(program, rank) for rank in ranks]
     slots: list[list[torch.Tensor]] = [[leaves[rank][i] for rank in ranks] for i in range(len(program.leaves))]
     results: dict[int, list[torch.Tensor]] = {}
     for index, instruction in enumerate(program.instructions):
@@ -176,20 +222,17 @@ def simulate(program: Program) -> list[list[torch.Tensor | None]]:
             results[index] = result
         else:
             slots.append(result)
-    total = sum(
-        (loss_of(program, rank, [slot[rank] for slot in slots]) for rank in ranks if program.has_loss[rank]),
-        start=torch.zeros((), dtype=torch.float64),
-    )
-    if total.requires_grad:
-        total.backward()
-    return [[leaf.grad for leaf in leaves[rank]] for rank in ranks]
+    nothing = torch.zeros((), dtype=torch.float64)
+    return [
+        loss_of(program, rank, [slot[rank] for slot in slots]) if program.has_loss[rank] else nothing for rank in ranks
+    ]
 
 
 def simulate_one(program: Program, instruction: Instruction, inputs: list[list[torch.Tensor]]) -> list[torch.Tensor]:
     args, x = instruction.args, inputs[0]
     name = instruction.name.removeprefix("i")
     result = list(x)
-    if name == "tanh":
+    if name in ("tanh", "checkpoint"):
         return [torch.tanh(args["scale"] * t) for t in x]
     if name == "product":
         return [a * b for a, b in zip(*inputs)]
@@ -237,23 +280,29 @@ def loss_of(program: Program, rank: int, slots: list[torch.Tensor]) -> torch.Ten
     return loss
 
 
-def execute(program: Program, comms: dict[str, Any]) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
-    """Runs this rank's part with weft; returns its loss, or None, and its leaves."""
+def execute(program: Program, comms: dict[str, Any], leaves: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Runs this rank's part with weft; returns its loss, or None."""
     rank = comms["world"].rank
-    leaves = make_leaves(program, rank)
     slots = list(leaves)
     pending: dict[int, Any] = {}
+    finished: dict[int, torch.Tensor] = {}
+    waits = [instruction.args for instruction in program.instructions if instruction.name == "wait"]
     for index, instruction in enumerate(program.instructions):
+        if rank in program.late:
+            time.sleep(program.late[rank])
+        for wait in waits:
+            if wait["when"][rank] == index:
+                request = pending.pop(wait["of"])
+                finished[wait["of"]] = request() if callable(request) else request.wait()
         if instruction.name == "wait":
-            request = pending.pop(instruction.args["of"])
-            slots.append(request() if callable(request) else request.wait())
+            slots.append(finished[instruction.args["of"]])
             continue
         result = execute_one(program, instruction, [slots[i] for i in instruction.slots], comms)
         if instruction.name.startswith("i"):
             pending[index] = result
         else:
             slots.append(result)
-    return (loss_of(program, rank, slots) if program.has_loss[rank] else None), leaves
+    return loss_of(program, rank, slots) if program.has_loss[rank] else None
 
 
 def execute_one(program: Program, instruction: Instruction, inputs: list[torch.Tensor], comms: dict[str, Any]) -> Any:
@@ -261,6 +310,11 @@ def execute_one(program: Program, instruction: Instruction, inputs: list[torch.T
     comm, world = comms[instruction.comm], comms["world"]
     if name == "tanh":
         return torch.tanh(args["scale"] * x)
+    if name == "checkpoint":
+        # torch.func and forward mode cannot differentiate a checkpoint.
+        if program.transformed or program.has_tangents:
+            return torch.tanh(args["scale"] * x)
+        return checkpoint(lambda t: torch.tanh(args["scale"] * t), x, use_reentrant=False)
     if name == "product":
         return inputs[0] * inputs[1]
     if name == "sendrecv":
