@@ -32,7 +32,7 @@ def install() -> None:
         torch.ops.weft.leave_checkpoint()
         return leave(self, *error)
 
-    hook.__enter__, hook.__exit__ = enter_marked, leave_marked
+    hook.__enter__, hook.__exit__ = enter_marked, leave_marked  # type: ignore[method-assign]
 
     apply = checkpoint.CheckpointFunction.apply  # the one with use_reentrant=True
 
@@ -42,4 +42,4 @@ def install() -> None:
         with _checkpointed():
             return apply(*args)
 
-    checkpoint.CheckpointFunction.apply = staticmethod(apply_marked)
+    checkpoint.CheckpointFunction.apply = staticmethod(apply_marked)  # type: ignore[method-assign]

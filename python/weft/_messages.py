@@ -83,7 +83,7 @@ class Messages:
         """Collective. Starts an all_reduce, which proceeds while the caller computes. Gradients: sum and mean only.
 
         Ranks may call ``wait`` in different orders. In backward, adjoints follow the order of the starts. The adjoint
-        starts as soon as its gradient is known and its turn has come, and ends at the position of this call, so it
+        starts in that order as soon as its gradient is known, and completes at the position of this call, so it
         overlaps with computation too.
         """
         return Request(_iall_reduce(x, op, self._id))

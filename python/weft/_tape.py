@@ -96,5 +96,5 @@ def _reporting_failures(run_backward: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Makes ``Tensor.backward`` and torch.autograd report failures to the other ranks, as ``weft.backward`` does."""
     wrapped = _reporting_failures(torch.autograd.graph._engine_run_backward)
-    torch.autograd.graph._engine_run_backward = wrapped
-    torch.autograd._engine_run_backward = wrapped
+    for module in (torch.autograd.graph, torch.autograd):
+        setattr(module, wrapped.__name__, wrapped)

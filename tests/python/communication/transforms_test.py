@@ -60,6 +60,7 @@ def test_compiled_equals_eager(name: str, comm: weft.Communicator) -> None:
     function = FUNCTIONS[name]
     data = torch.randn(2 * comm.size, 3, generator=torch.Generator().manual_seed(comm.rank))
     eager, traced = data.clone().requires_grad_(), data.clone().requires_grad_()
+    torch._dynamo.reset()  # one lambda is compiled for many functions
     compiled = torch.compile(lambda x: function(comm, x), fullgraph=True, backend="aot_eager")
     expected = function(comm, eager)
     result = compiled(traced)
