@@ -180,6 +180,7 @@ def compare_times(first: Run, second: Run) -> list[list[str]]:
 
 
 SPEED = "speed/images per second"
+MEASURED = ("speed/", "memory/")
 MOST_CHANGES = 40
 SETTINGS_HEAD = ["setting", "a", "b"]
 TIMES_HEAD = ["", "a", "b", "b relative to a"]
@@ -246,8 +247,12 @@ def _page(first: Run, second: Run, curves: list[CurveDifference], parameters: li
 def _exceeds(
     curves: list[CurveDifference], parameters: ParameterDifference | None, tolerance: float, checkpoints: bool
 ) -> list[str]:
-    """Returns the differences above the tolerance. Curves and parameters that cannot be compared count."""
-    found = [f"{c.name}: {c.largest}" for c in curves if c.largest is None or not c.largest <= tolerance]
+    """Returns the differences above the tolerance. Curves and parameters that cannot be compared count.
+
+    Speed and memory differ between any two runs and do not count.
+    """
+    results = [curve for curve in curves if not curve.name.startswith(MEASURED)]
+    found = [f"{c.name}: {c.largest}" for c in results if c.largest is None or not c.largest <= tolerance]
     if parameters is None:
         return [*found, "parameters: not compared"] if checkpoints else found
     if not parameters.relative <= tolerance:

@@ -303,6 +303,9 @@ def test_tolerance_decides_the_status(tmp_path: Path) -> None:
     a, b = write_pair(tmp_path)
     assert compare.main([str(a), str(b), "--tolerance", "0.1"]) == 1
     assert compare.main([str(a), str(a), "--tolerance", "0"]) == 0
+    for run, speed in ((a, 100.0), (b, 300.0)):
+        runs.write_metrics(run, [*runs.metrics("loss", [1.0]), *runs.metrics("speed/images per second", [speed])])
+    assert compare.main([str(a), str(b), "--tolerance", "0.2"]) == 0  # the speed is not a result
     empty = tmp_path / "empty"
     empty.mkdir()
     assert compare.main([str(empty), str(empty), "--tolerance", "1"]) == 1  # empty runs do not count as equal
