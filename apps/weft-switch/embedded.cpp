@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -66,9 +67,41 @@ std::map<pid_t, int> start(const Workers& workers, const sigset_t& signals) {
   return ranks;
 }
 
-void end_all(const std::map<pid_t, int>& ranks) {
-  for (const auto& [pid, rank] : ranks) kill(pid, SIGTERM);
-}
+// Ends the workers with SIGTERM, and with SIGKILL if they do not exit in time.
+class Termination {
+ public:
+  explicit Termination(const std::map<pid_t, int>& ranks) : ranks_(ranks) {}
+
+  void begin() {
+    if (begun_) return;
+    begun_ = true;
+    deadline_ = Clock::now() + kGrace;
+    send(SIGTERM);
+  }
+  // Call it regularly.
+  void check() {
+    if (Clock::now() < deadline_) return;
+    spdlog::warn("{} worker(s) ignored SIGTERM; sending SIGKILL", ranks_.size());
+    force();
+  }
+  void force() {
+    send(SIGKILL);
+    deadline_ = Clock::time_point::max();
+  }
+  [[nodiscard]] bool begun() const { return begun_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kGrace = std::chrono::seconds(5);
+
+  void send(int signal) {
+    for (const auto& [pid, rank] : ranks_) kill(pid, signal);
+  }
+
+  const std::map<pid_t, int>& ranks_;
+  bool begun_ = false;
+  Clock::time_point deadline_ = Clock::time_point::max();  // for SIGKILL
+};
 
 int status_of(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : kSignalled + WTERMSIG(wait_status);
@@ -80,11 +113,13 @@ int run_workers(const Workers& workers, const sigset_t& signals) {
   std::map<pid_t, int> ranks = start(workers, signals);
   const timespec moment{0, 100'000'000};
   int first_failure = 0;
+  Termination termination(ranks);
   while (!ranks.empty()) {
     if (const int signal = sigtimedwait(&signals, nullptr, &moment); signal > 0) {
       if (first_failure == 0) first_failure = kSignalled + signal;
-      end_all(ranks);
+      termination.begun() ? termination.force() : termination.begin();
     }
+    termination.check();
     int wait_status = 0;
     for (pid_t pid = 0; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
       const int status = status_of(wait_status);
@@ -92,7 +127,7 @@ int run_workers(const Workers& workers, const sigset_t& signals) {
         spdlog::error("worker {} exited with status {}; terminating the others", ranks[pid], status);
         first_failure = status;
         ranks.erase(pid);
-        end_all(ranks);
+        termination.begin();
       }
       ranks.erase(pid);
     }

@@ -17,8 +17,8 @@ struct Workers {
 };
 
 // Runs the command once per worker with the environment of torch.distributed and `sml` (RANK, WORLD_SIZE, MASTER_ADDR,
-// MASTER_PORT, WEFT_SML_*) and waits. If a worker fails or one of `signals` arrives, it terminates the others. Returns
-// the exit status of the first failed worker, or 0.
+// MASTER_PORT, WEFT_SML_*) and waits. If a worker fails or one of `signals` arrives, it terminates the others with
+// SIGTERM, and with SIGKILL after 5 s or a second signal. Returns the exit status of the first failed worker, or 0.
 [[nodiscard]] int run_workers(const Workers& workers, const sigset_t& signals);
 
 }  // namespace weft::apps

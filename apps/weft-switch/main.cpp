@@ -20,8 +20,8 @@ using weft::control::rpc::Daemon;
 using weft::control::rpc::DaemonOptions;
 
 struct CommandLine {
-  std::string listen = "0.0.0.0:48864";
-  std::string control = "0.0.0.0:50099";
+  std::string listen = "48864";
+  std::string control = "50099";
   std::string http = "127.0.0.1:9099";
   std::string jobs;
   std::string log_level = "info";
@@ -49,9 +49,10 @@ Address address_of(const std::string& text, Address usual) {
 }
 
 void declare(CLI::App& app, CommandLine& line) {
-  app.add_option("--listen", line.listen, "UDP address for workers' packets: address:port, address or port")
+  const std::string where = "; default address: all interfaces with --jobs or --open, else 127.0.0.1";
+  app.add_option("--listen", line.listen, "UDP address for workers' packets: address:port, address or port" + where)
       ->capture_default_str();
-  app.add_option("--control", line.control, "gRPC address of the control plane: address:port, address or port")
+  app.add_option("--control", line.control, "gRPC address of the control plane: address:port, address or port" + where)
       ->capture_default_str();
   app.add_option("--http", line.http, "HTTP address of the status page and /metrics: address:port, or 'off'")
       ->capture_default_str();
@@ -116,6 +117,8 @@ DaemonOptions options_of(const CommandLine& line) {
   DaemonOptions options;
   const bool embedded = line.embedded > 0;
   const Address loopback{0x7F000001, 0};
+  // Without keys, only workers on this machine are admitted, so others need not reach the switch.
+  if (!line.jobs.empty() || line.open) options.listen.ipv4 = options.control.ipv4 = 0;
   options.listen = embedded ? loopback : address_of(line.listen, options.listen);
   options.control = embedded ? loopback : address_of(line.control, options.control);
   options.with_http = line.http != "off";
@@ -145,22 +148,38 @@ void announce(const Daemon& daemon, const CommandLine& line) {
   }
 }
 
-// Blocks SIGINT and SIGTERM in all threads; the main thread waits for them with sigtimedwait().
+// Blocks SIGINT, SIGTERM and SIGHUP in all threads; the main thread waits for them with sigtimedwait().
 sigset_t blocked_signals() {
   std::signal(SIGPIPE, SIG_IGN);  // the reader of the log may exit
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  struct sigaction usual{};
+  sigaction(SIGHUP, nullptr, &usual);
+  if (usual.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);  // nohup ignores it
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
 
-void serve(Daemon& daemon, const sigset_t& signals) {
+// An invalid file must not end the sums of running jobs.
+void reload_keys(Daemon& daemon, const std::string& file) {
+  if (file.empty()) return spdlog::warn("SIGHUP: ignored; without --jobs there are no keys to reload");
+  try {
+    const auto keys = weft::control::JobKeys::load(file);
+    daemon.set_keys(keys);
+    spdlog::info("SIGHUP: reloaded the keys of {} job(s) from {}", keys.size(), file);
+  } catch (const weft::control::KeysError& error) {
+    spdlog::error("SIGHUP: keeping the old keys: {}", error.what());
+  }
+}
+
+void serve(Daemon& daemon, const sigset_t& signals, const std::string& keys) {
   const timespec second{1, 0};
   while (true) {
     const int signal = sigtimedwait(&signals, nullptr, &second);
-    if (signal > 0) {
+    if (signal == SIGHUP) {
+      reload_keys(daemon, keys);
+    } else if (signal > 0) {
       spdlog::info("{}: stopping; {}", signal == SIGINT ? "SIGINT" : "SIGTERM", daemon.summary());
       return;
     }
@@ -186,7 +205,7 @@ int run(const CommandLine& line) {
   if (line.embedded > 0) {
     return weft::apps::run_workers({line.embedded, line.command, daemon.control_address(), line.jobs}, signals);
   }
-  serve(daemon, signals);
+  serve(daemon, signals, line.jobs);
   return 0;
 }
 

@@ -97,12 +97,15 @@ TEST(JobKeys, FoldersAreRejected) {
               ThrowsMessage<KeysError>(AllOf(HasSubstr("'" + ::testing::TempDir()), HasSubstr("is a folder"))));
 }
 
-TEST(JobKeys, FilesReadableByOthersAreRejected) {
+TEST(JobKeys, FilesAccessibleToOthersAreRejected) {
   const std::string file = ::testing::TempDir() + "weft_keys_" + std::to_string(getpid()) + ".yaml";
   std::ofstream(file) << "jobs:\n  a: {key: " << kKey << "}\n";
-  ASSERT_EQ(chmod(file.c_str(), 0644), 0);
-  EXPECT_THAT([&] { static_cast<void>(JobKeys::load(file)); },
-              ThrowsMessage<KeysError>(AllOf(HasSubstr(file), HasSubstr("chmod 600"))));
+  for (const mode_t mode : {0644, 0602, 0606}) {
+    ASSERT_EQ(chmod(file.c_str(), mode), 0);
+    EXPECT_THAT([&] { static_cast<void>(JobKeys::load(file)); },
+                ThrowsMessage<KeysError>(AllOf(HasSubstr(file), HasSubstr("chmod 600"))))
+        << mode;
+  }
   ASSERT_EQ(chmod(file.c_str(), 0600), 0);
   EXPECT_EQ(JobKeys::load(file).size(), 1U);
   std::remove(file.c_str());

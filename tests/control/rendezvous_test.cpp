@@ -73,7 +73,7 @@ TEST(Barrier, RefusesAnotherNumberOfWorkers) {
 
 TEST(Barrier, RefusesInvalidNumbers) {
   Rendezvous rendezvous;
-  for (const std::uint32_t workers : {0U, 65536U, 0xFFFFFFFFU}) {
+  for (const std::uint32_t workers : {0U, Rendezvous::kMostWorkers + 1, 65536U, 0xFFFFFFFFU}) {
     Caller caller;
     rendezvous.barrier("job", workers, caller.told());
     ASSERT_TRUE(caller.answer);
@@ -82,14 +82,23 @@ TEST(Barrier, RefusesInvalidNumbers) {
   EXPECT_EQ(rendezvous.waiting(), 0U);
 }
 
-TEST(Barrier, RefusesCallersBeyondTheCapacity) {
-  Rendezvous rendezvous(2);
-  Caller a, b, c;
-  rendezvous.barrier("x", 5, a.told());
-  rendezvous.barrier("y", 5, b.told());
-  rendezvous.barrier("z", 5, c.told());
-  ASSERT_TRUE(c.answer);
-  EXPECT_FALSE(c.answer->met);
+// Five other jobs wait with the maximum number of callers.
+TEST(Barrier, AJobCannotKeepAnotherOut) {
+  Rendezvous rendezvous;
+  Caller waiting;
+  for (const char* job : {"x", "y", "z", "v", "w"}) {
+    for (std::uint32_t i = 1; i < Rendezvous::kMostWorkers; ++i) {
+      rendezvous.barrier(job, Rendezvous::kMostWorkers, waiting.told());
+    }
+  }
+  EXPECT_FALSE(waiting.answer);
+  Caller a, b, c, d;
+  rendezvous.barrier("job", 2, a.told());
+  rendezvous.barrier("job", 2, b.told());
+  EXPECT_TRUE(a.answer && a.answer->met && b.answer && b.answer->met);
+  rendezvous.broadcast("job", 2, 0, 0, 7, c.told());
+  rendezvous.broadcast("job", 2, 1, 0, 0, d.told());
+  EXPECT_TRUE(c.answer && c.answer->met && d.answer && d.answer->value == 7);
 }
 
 TEST(Broadcast, SendsTheRootsValueToAll) {

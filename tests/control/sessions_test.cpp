@@ -128,5 +128,47 @@ TEST(Sessions, EvictsForMemory) {
   EXPECT_FALSE(jobs.admission(1).has_value());
 }
 
+// Number of sessions that are admitted out of `count`.
+int admitted(Sessions& sessions, std::uint64_t first, int count, const std::string& job, std::uint32_t host, int slots,
+             int elements = 256) {
+  int placed = 0;
+  for (std::uint64_t session = first; session < first + static_cast<std::uint64_t>(count); ++session) {
+    auto wish = request(session, slots);
+    wish.job = job;
+    wish.host = host;
+    wish.packet_elements = elements;
+    placed += std::holds_alternative<Placed>(sessions.join(wish)) ? 1 : 0;
+  }
+  return placed;
+}
+
+// Sessions, slots and memory, by job name on this machine and by host elsewhere.
+TEST(Sessions, WithoutAKeyNoClientCanOccupyTheSwitch) {
+  for (const std::uint32_t host : {0U, 0x0A000001U}) {
+    const std::uint32_t other = host == 0 ? 0 : host + 1;
+    {
+      aggregation::Jobs jobs({}, 42);
+      Sessions sessions(jobs, kNeverIdle);
+      EXPECT_EQ(admitted(sessions, 1, 64, "greedy", host, 1), 32);
+      EXPECT_EQ(admitted(sessions, 100, 4, "modest", other, 256), 4);
+    }
+    {
+      aggregation::Jobs jobs({}, 42);
+      Sessions sessions(jobs, kNeverIdle);
+      EXPECT_EQ(admitted(sessions, 1, 64, "greedy", host, 2048), 4);
+      EXPECT_EQ(admitted(sessions, 100, 4, "modest", other, 256), 4);
+    }
+    {
+      aggregation::Jobs jobs({}, 42);
+      Sessions sessions(jobs, kNeverIdle);
+      EXPECT_LE(admitted(sessions, 1, 64, "greedy", host, 1024, 15'872), 5);
+      EXPECT_EQ(admitted(sessions, 100, 4, "modest", other, 512, 15'872), 4);
+    }
+  }
+  aggregation::Jobs jobs({}, 42);
+  Sessions sessions(jobs, kNeverIdle);
+  EXPECT_EQ(admitted(sessions, 1, 64, "one", 0x0A000001, 1) + admitted(sessions, 65, 64, "two", 0x0A000001, 1), 32);
+}
+
 }  // namespace
 }  // namespace weft::control

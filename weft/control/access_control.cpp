@@ -5,7 +5,17 @@
 namespace weft::control {
 
 AccessControl::AccessControl(JobKeys keys, bool open, EventCounters& counters)
-    : keys_(std::move(keys)), open_(open), counters_(counters) {}
+    : keys_(std::make_shared<const JobKeys>(std::move(keys))), open_(open), counters_(counters) {}
+
+void AccessControl::set_keys(JobKeys keys) {
+  const std::lock_guard lock(mutex_);
+  keys_ = std::make_shared<const JobKeys>(std::move(keys));
+}
+
+std::shared_ptr<const JobKeys> AccessControl::keys() const {
+  const std::lock_guard lock(mutex_);
+  return keys_;
+}
 
 Decision AccessControl::refuse(Event event, std::string reason) {
   counters_.add(event);
@@ -27,7 +37,8 @@ Decision AccessControl::decide_without_keys(const Caller& caller) {
 }
 
 Decision AccessControl::decide(const Caller& caller, const Claim& claim, Nonces::Clock::time_point now) {
-  if (!by_key()) return decide_without_keys(caller);
+  const std::shared_ptr<const JobKeys> keys = this->keys();
+  if (keys->empty()) return decide_without_keys(caller);
   if (claim.job.empty()) {
     return refuse(Event::kRefusedNoKey,
                   "this switch requires a job key: set WEFT_SML_JOB and WEFT_SML_KEYS (SwitchML's own clients have no "
@@ -41,11 +52,11 @@ Decision AccessControl::decide(const Caller& caller, const Claim& claim, Nonces:
     return challenge("the nonce was used, has expired or is unknown; authenticate the request with this nonce", now);
   }
   // An unknown job gets the same answer as a wrong key, so that callers without a key cannot probe job names.
-  const JobKey* key = keys_.find(claim.job);
+  const JobKey* key = keys->find(claim.job);
   if (key == nullptr || !verify_request_mac(caller.mac, key->secret, caller.nonce, claim)) {
     return refuse(Event::kRefusedWrongKey, "wrong key, or no such job");
   }
-  return {Decision::Kind::kAdmit, "", "", key};
+  return {Decision::Kind::kAdmit, "", "", std::shared_ptr<const JobKey>(keys, key)};
 }
 
 }  // namespace weft::control

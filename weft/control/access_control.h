@@ -2,6 +2,8 @@
 // configured, any caller.
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "weft/control/event_counters.h"
@@ -21,9 +23,9 @@ struct Caller {
 struct Decision {
   enum class Kind { kAdmit, kChallenge, kRefuse };
   Kind kind = Kind::kRefuse;
-  std::string nonce;            // kChallenge: nonce for the next request's MAC
-  std::string reason;           // kChallenge and kRefuse
-  const JobKey* key = nullptr;  // kAdmit by key
+  std::string nonce;                  // kChallenge: nonce for the next request's MAC
+  std::string reason;                 // kChallenge and kRefuse
+  std::shared_ptr<const JobKey> key;  // kAdmit by key
 };
 
 class AccessControl {
@@ -32,14 +34,18 @@ class AccessControl {
   AccessControl(JobKeys keys, bool open, EventCounters& counters);
 
   [[nodiscard]] Decision decide(const Caller& caller, const Claim& claim, Nonces::Clock::time_point now);
-  [[nodiscard]] bool by_key() const { return !keys_.empty(); }
+  // Replaces the keys for later requests. Thread-safe.
+  void set_keys(JobKeys keys);
 
  private:
   [[nodiscard]] Decision refuse(Event event, std::string reason);
   [[nodiscard]] Decision challenge(std::string reason, Nonces::Clock::time_point now);
   [[nodiscard]] Decision decide_without_keys(const Caller& caller);
 
-  JobKeys keys_;
+  [[nodiscard]] std::shared_ptr<const JobKeys> keys() const;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<const JobKeys> keys_;  // guarded by mutex_
   bool open_;
   EventCounters& counters_;
   Nonces nonces_;

@@ -113,14 +113,21 @@ class Reader {
   std::string file_;
 };
 
+JobKey equal_share(const aggregation::SwitchLimits& limits, std::int64_t jobs) {
+  JobKey share;
+  share.slots = std::max<std::int64_t>(limits.slots / jobs, limits.slots_per_job);
+  share.sessions = std::max<std::int64_t>(limits.jobs / jobs, kLeastSessions);
+  return share;
+}
+
 void require_private(const std::string& file) {
   struct stat status{};
   if (stat(file.c_str(), &status) != 0) {
     throw KeysError("weft: cannot read the keys file '" + file + "': " + std::strerror(errno));
   }
   if (S_ISDIR(status.st_mode)) throw KeysError("weft: cannot read the keys file '" + file + "': it is a folder");
-  if ((status.st_mode & S_IROTH) != 0) {
-    throw KeysError("weft: all users can read the keys file '" + file + "'; run chmod 600 on it");
+  if ((status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
+    throw KeysError("weft: all users can read or write the keys file '" + file + "'; run chmod 600 on it");
   }
 }
 
@@ -152,13 +159,15 @@ JobKeys JobKeys::load(const std::string& file) {
 
 JobKeys JobKeys::with_shares(const aggregation::SwitchLimits& limits) const {
   JobKeys shared = *this;
-  const auto jobs = static_cast<std::int64_t>(std::max<std::size_t>(jobs_.size(), 1));
+  const JobKey share = equal_share(limits, static_cast<std::int64_t>(std::max<std::size_t>(jobs_.size(), 1)));
   for (auto& [name, key] : shared.jobs_) {
-    if (key.slots == 0) key.slots = std::max<std::int64_t>(limits.slots / jobs, limits.slots_per_job);
-    if (key.sessions == 0) key.sessions = std::max<std::int64_t>(limits.jobs / jobs, kLeastSessions);
+    if (key.slots == 0) key.slots = share.slots;
+    if (key.sessions == 0) key.sessions = share.sessions;
   }
   return shared;
 }
+
+JobKey share_without_key(const aggregation::SwitchLimits& limits) { return equal_share(limits, 2); }
 
 const JobKey* JobKeys::find(const std::string& job) const {
   const auto found = jobs_.find(job);

@@ -30,7 +30,7 @@ class JobKeys {
   //   jobs:
   //     resnet: {key: <at least 32 hexadecimal digits>, slots: 512, sessions: 4, workers: 8}
   [[nodiscard]] static JobKeys parse(const std::string& text, const std::string& file);
-  // Reads a file. Throws KeysError, also if users other than owner and group may read it.
+  // Reads a file. Throws KeysError, also if users other than owner and group may read or write it.
   [[nodiscard]] static JobKeys load(const std::string& file);
 
   // Returns a copy in which every job has a quota, so that no job can take all sessions or slots.
@@ -46,5 +46,9 @@ class JobKeys {
   std::string file_;
   std::map<std::string, JobKey> jobs_;
 };
+
+// Quota of workers without a key that share a host or a job name: half of the switch, but at least the minimum of a job
+// with a key.
+[[nodiscard]] JobKey share_without_key(const aggregation::SwitchLimits& limits);
 
 }  // namespace weft::control

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 
 namespace weft::control {
@@ -46,11 +47,12 @@ files::FileDescriptor Listener::accept() {
   return peer;
 }
 
-files::FileDescriptor Listener::spare() {
-  if (!connection_pending()) return files::FileDescriptor(-1);
-  files::FileDescriptor any(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
-  if (any.get() < 0) pause();
-  return any;
+std::pair<files::FileDescriptor, files::FileDescriptor> Listener::prepare_pair() {
+  std::array<int, 2> ends{-1, -1};
+  if (connection_pending() && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    pause();
+  }
+  return {files::FileDescriptor(ends[0]), files::FileDescriptor(ends[1])};
 }
 
 }  // namespace weft::control

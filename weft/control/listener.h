@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "weft/aggregation/packet/address.h"
 #include "weft/control/event_counters.h"
@@ -23,9 +24,9 @@ class Listener {
   // Accepts the next connection as a non-blocking socket. Returns an empty descriptor (-1) if no connection is pending
   // or no descriptor is free. The latter is counted and starts a pause; pending connections wait.
   [[nodiscard]] files::FileDescriptor accept();
-  // Reserves a descriptor that dup3() can replace with a duplicate of the next connection; empty as above. Call it
-  // before accept(), so that an accepted connection always gets its duplicate.
-  [[nodiscard]] files::FileDescriptor spare();
+  // Returns a pair of connected, non-blocking sockets for the next connection; empty as above. Call it before accept(),
+  // so that an accepted connection always gets its pair.
+  [[nodiscard]] std::pair<files::FileDescriptor, files::FileDescriptor> prepare_pair();
   [[nodiscard]] std::uint16_t port() const { return local_address(socket_.get()).port; }
 
  private:

@@ -5,11 +5,6 @@
 #include <utility>
 
 namespace weft::control {
-namespace {
-
-constexpr std::uint32_t kMostWorkers = 65535;
-
-}  // namespace
 
 Rendezvous::Ticket Rendezvous::barrier(const std::string& job, std::uint32_t workers, OnAnswer on_answer) {
   return enter({{job, false}, workers, 0, 0, 0, std::move(on_answer)});
@@ -23,13 +18,12 @@ Rendezvous::Ticket Rendezvous::broadcast(const std::string& job, std::uint32_t w
 // Returns the reason why a call is refused, or an empty text.
 std::string Rendezvous::objection(const Call& call) const {
   if (call.workers < 1 || call.workers > kMostWorkers) {
-    return "num_workers must be from 1 to 65535, got " + std::to_string(call.workers);
+    return "num_workers must be from 1 to " + std::to_string(kMostWorkers) + ", got " + std::to_string(call.workers);
   }
   if (call.rank >= call.workers || call.root >= call.workers) {
     return "rank and root must be below num_workers, which is " + std::to_string(call.workers) + "; got " +
            std::to_string(call.rank) + " and " + std::to_string(call.root);
   }
-  if (waiting_ >= capacity_) return "too many workers are waiting at this switch; try again later";
   const auto found = groups_.find(call.name);
   if (found == groups_.end() || found->second.waiters.empty()) return "";
   const Group& group = found->second;

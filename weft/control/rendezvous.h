@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/aggregation/packet/packet.h"
+
 namespace weft::control {
 
 class Rendezvous {
@@ -20,8 +22,9 @@ class Rendezvous {
   using OnAnswer = std::function<void(const Answer&)>;  // called once, from any thread, without a lock held
   using Ticket = std::uint64_t;
 
-  // `capacity` limits the number of waiting callers and thereby the memory.
-  explicit Rendezvous(std::size_t capacity = 4096) : capacity_(capacity) {}
+  // A job's barrier and its broadcast hold at most this many callers each. The number of connections and of calls per
+  // connection limits the callers of all jobs, so that no job can keep another one out.
+  static constexpr std::uint32_t kMostWorkers = aggregation::kMaxExtendedWorkers;
 
   // Answers when `workers` callers of the job have arrived.
   Ticket barrier(const std::string& job, std::uint32_t workers, OnAnswer on_answer);
@@ -58,7 +61,6 @@ class Rendezvous {
   Ticket enter(Call call);
   [[nodiscard]] std::string objection(const Call& call) const;
 
-  std::size_t capacity_;
   mutable std::mutex mutex_;
   std::map<Name, Group> groups_;
   std::size_t waiting_ = 0;

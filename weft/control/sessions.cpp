@@ -27,6 +27,12 @@ aggregation::JobSpec spec_of(const SessionRequest& request, int slots) {
   return spec;
 }
 
+// Holder of a quota: a job with a key; without keys a host or, on this machine, a job name.
+std::string owner_of(const SessionRequest& request) {
+  if (request.key != nullptr || request.host == 0) return "job " + named(request.job);
+  return "host " + aggregation::Address{request.host, 0}.describe();
+}
+
 Refused refused(const aggregation::Refusal& refusal) {
   using Reason = aggregation::RefusalReason;
   const bool no_room = refusal.reason == Reason::kTooManyJobs || refusal.reason == Reason::kNoSlotsLeft ||
@@ -79,7 +85,17 @@ Sessions::Answer Sessions::create(const SessionRequest& request) {
   const auto answer = jobs_.admit(spec_of(request, slots), aggregation::steady_now());
   if (const auto* refusal = std::get_if<aggregation::Refusal>(&answer)) return refused(*refusal);
   const auto& admission = std::get<Admission>(answer);
-  Record record{request.job, request.workers, request.packet_elements, request.mode, admission.slots, {}, {}};
+  const std::size_t bytes =
+      static_cast<std::size_t>(admission.slots) * aggregation::slot_bytes(spec_of(request, admission.slots));
+  Record record{request.job,
+                owner_of(request),
+                bytes,
+                request.workers,
+                request.packet_elements,
+                request.mode,
+                admission.slots,
+                {},
+                {}};
   Answer placed = place(request, record, admission);
   if (auto* place = std::get_if<Placed>(&placed)) {
     place->evicted = evicted;
@@ -101,28 +117,38 @@ Sessions::Answer Sessions::place(const SessionRequest& request, Record& record, 
   return Placed{admission, first || moved || back};
 }
 
-// Remaining quota of the key, which all of its sessions share.
+// Remaining quota of the owner, which all of its sessions share.
 std::variant<int, Refused> Sessions::quota(const SessionRequest& request) const {
-  if (request.key == nullptr) return request.slots;
-  const JobKey& key = *request.key;
+  const aggregation::SwitchLimits& limits = jobs_.limits();
+  const JobKey share = request.key != nullptr ? *request.key : share_without_key(limits);
+  const std::string owner = owner_of(request);
   std::int64_t slots = 0;
   std::int64_t sessions = 0;
+  std::size_t bytes = 0;
   for (const auto& [session, record] : records_) {
-    if (record.job != request.job) continue;
+    if (record.owner != owner) continue;
     slots += record.slots;
+    bytes += record.bytes;
     ++sessions;
   }
-  const auto all_of = [&](std::int64_t share, const char* what) {
-    return Refused{"job " + named(request.job) + " uses all of its " + std::to_string(share) + " " + what +
-                       "; end one of its sessions, or raise its quota in the keys file",
+  const auto all_of = [&](std::int64_t quota, const char* what) {
+    return Refused{owner + " uses all of its " + std::to_string(quota) + " " + what + "; end one of its sessions, or " +
+                       (request.key != nullptr ? "raise its quota in the keys file"
+                                               : "raise the limits of the switch, which is shared without keys"),
                    true};
   };
-  if (key.sessions != 0 && sessions >= key.sessions) return all_of(key.sessions, "sessions");
-  if (key.slots == 0) return request.slots;
-  const std::int64_t left = key.slots - slots;
-  if (left < 1) return all_of(key.slots, "slots");
-  if (request.slots > 0) return static_cast<int>(std::min<std::int64_t>(left, request.slots));
-  return left < jobs_.limits().slots_per_job ? static_cast<int>(left) : 0;  // 0: as many as possible
+  if (share.sessions != 0 && sessions >= share.sessions) return all_of(share.sessions, "sessions");
+  if (share.slots == 0) return request.slots;
+  const std::int64_t left = share.slots - slots;
+  if (left < 1) return all_of(share.slots, "slots");
+  const std::int64_t most = std::min<std::int64_t>(left, limits.slots_per_job);
+  const std::int64_t wanted = request.slots > 0 ? std::min<std::int64_t>(most, request.slots) : most;
+  const std::size_t memory = limits.bytes / 2;  // without a key; one session may always have more
+  const std::size_t more = static_cast<std::size_t>(wanted) * aggregation::slot_bytes(spec_of(request, 0));
+  if (request.key == nullptr && sessions > 0 && bytes + more > memory) {
+    return all_of(static_cast<std::int64_t>(memory), "bytes for slots");
+  }
+  return request.slots == 0 && left >= limits.slots_per_job ? 0 : static_cast<int>(wanted);  // 0: as many as possible
 }
 
 std::vector<aggregation::JobStatus> Sessions::evictable() const {
@@ -140,7 +166,11 @@ void Sessions::end(std::uint64_t session) {
 std::size_t Sessions::make_room_in_share(const SessionRequest& request) {
   if (std::holds_alternative<int>(quota(request))) return 0;
   const auto candidates = evictable();
-  const auto found = std::ranges::find(candidates, request.job, &aggregation::JobStatus::name);
+  const std::string owner = owner_of(request);
+  const auto found = std::ranges::find_if(candidates, [&](const aggregation::JobStatus& job) {
+    const auto record = records_.find(job.session);
+    return record != records_.end() && record->second.owner == owner;
+  });
   if (found == candidates.end()) return 0;
   end(found->session);
   return 1;

@@ -30,6 +30,7 @@ struct SessionRequest {
   std::optional<std::uint8_t> first_operation{};
   bool is_switchml_client = false;  // SwitchML's own client, which sends no terms
   const JobKey* key = nullptr;      // null: admitted without a key
+  std::uint32_t host = 0;           // of the requesting worker, if it is another machine
   aggregation::WorkerSalt salt{};
 };
 
@@ -50,6 +51,8 @@ class Sessions {
   explicit Sessions(aggregation::Jobs& jobs, aggregation::Duration evictable = std::chrono::seconds(30))
       : jobs_(jobs), evictable_(evictable) {}
 
+  [[nodiscard]] const aggregation::SwitchLimits& limits() const { return jobs_.limits(); }
+
   // The first worker creates the job, and the others join it. A worker that joins again gets the same answer. After a
   // restart of the switch or an eviction, the first worker that joins creates the job again.
   [[nodiscard]] std::variant<Placed, Refused> join(const SessionRequest& request);
@@ -61,6 +64,8 @@ class Sessions {
  private:
   struct Record {
     std::string job;
+    std::string owner;
+    std::size_t bytes = 0;  // memory of its slots
     std::uint32_t workers = 0;
     int packet_elements = 0;
     aggregation::Mode mode{};
@@ -75,7 +80,7 @@ class Sessions {
   [[nodiscard]] std::variant<int, Refused> quota(const SessionRequest& request) const;
   // Evicts the sessions that have been idle longest until `slots` slots are free. Evicts none if that does not suffice.
   std::size_t make_room(const SessionRequest& request, int slots);
-  // Evicts a session of the same job if its quota is used up.
+  // Evicts a session of the same owner if the owner's quota is used up.
   std::size_t make_room_in_share(const SessionRequest& request);
   // Sessions that may be evicted, the longest idle first.
   [[nodiscard]] std::vector<aggregation::JobStatus> evictable() const;

@@ -14,7 +14,8 @@ namespace weft::control {
 [[nodiscard]] files::FileDescriptor listen_on(const aggregation::Address& address);
 [[nodiscard]] aggregation::Address local_address(int fd);
 [[nodiscard]] aggregation::Address remote_address(int fd);
-// Whether an address belongs to this machine: loopback or one of its interfaces.
+// Whether an address belongs to this machine: loopback or one of its interfaces. A new interface counts after at most a
+// second.
 [[nodiscard]] bool is_own_address(std::uint32_t ipv4);
 // MAC address of the interface with this address, as a 48-bit number with the first octet highest (SwitchML's
 // encoding). 0 for loopback and unknown addresses.

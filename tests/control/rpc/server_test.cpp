@@ -75,6 +75,12 @@ class Control : public ::testing::Test {
     server_ =
         std::make_unique<Server>(ServerOptions{{kLoopback, 0}, 0, std::move(keys), false, limits}, jobs_, counters_);
   }
+  // For tests that send many requests over one connection.
+  [[nodiscard]] static ConnectionLimits without_rate_limit() {
+    ConnectionLimits limits;
+    limits.burst = limits.host_burst = 1e9;
+    return limits;
+  }
   void start_with_keys(ConnectionLimits limits = {}) { start(JobKeys::parse(keys_text(kKey), "keys"), limits); }
 
   [[nodiscard]] std::unique_ptr<ControlClient> client(const std::string& job = "", const std::string& keys = "") const {
@@ -236,7 +242,7 @@ TEST_F(Control, WaitingTimesOut) {
 
 // If an answer and a cancellation coincide, only one of them may touch the call.
 TEST_F(Control, SimultaneousAnswerAndCancellationAreSafe) {
-  start({});
+  start({}, without_rate_limit());
   std::atomic<int> wrong{0};
   std::vector<std::thread> workers;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -316,7 +322,7 @@ class Log {
 TEST_F(Control, RefusalsDoNotFillTheLog) {
   for (const bool with_keys : {true, false}) {
     const Log log;
-    with_keys ? start_with_keys() : start({});
+    with_keys ? start_with_keys(without_rate_limit()) : start({}, without_rate_limit());
     const auto begin = std::chrono::steady_clock::now();
     const auto stranger = client();
     for (int i = 0; i < 300; ++i) {
@@ -327,6 +333,38 @@ TEST_F(Control, RefusalsDoNotFillTheLog) {
     EXPECT_GE(log.lines_with("refused request"), LogLimit::kLinesPerSecond);
     EXPECT_LE(log.lines_with("refused request"), seconds * LogLimit::kLinesPerSecond);
   }
+}
+
+// A worker that joins and leaves in a loop, with another port each time.
+TEST_F(Control, AdmissionsDoNotFillTheLog) {
+  const Log log;
+  start({}, without_rate_limit());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto worker = client();
+  for (int i = 0; i < 100; ++i) {
+    auto moving = request(7, 0, 1);
+    moving.address.port = static_cast<std::uint16_t>(10'000 + i);
+    static_cast<void>(worker->join(moving, kTimeout));
+    ++moving.address.port;
+    static_cast<void>(worker->join(moving, kTimeout));
+    worker->leave(7, 0, kTimeout);
+  }
+  const auto seconds = (std::chrono::steady_clock::now() - begin) / 1s + 1;
+  server_.reset();  // stops writing to the log
+  EXPECT_GE(log.lines_with("admitted job"), LogLimit::kLinesPerSecond);
+  EXPECT_LE(log.lines_with("admitted job"), seconds * LogLimit::kLinesPerSecond);
+  EXPECT_LE(log.lines_with("ended job"), seconds * LogLimit::kLinesPerSecond);
+}
+
+TEST_F(Control, NewKeysReplaceTheOldOnes) {
+  start_with_keys();
+  const KeysFile old(kKey);
+  static_cast<void>(client("a", old.path())->join(request(7, 0), kTimeout));
+  server_->set_keys(JobKeys::parse(keys_text(kOtherKey), "keys"));
+  EXPECT_THAT([&] { static_cast<void>(client("a", old.path())->join(request(7, 1), kTimeout)); },
+              ThrowsMessage<JoinRefused>(HasSubstr("wrong key")));
+  EXPECT_TRUE(jobs_.end(7));  // it continued until now and used the job's quota
+  EXPECT_NO_THROW(static_cast<void>(client("a", KeysFile(kOtherKey).path())->join(request(8), kTimeout)));
 }
 
 TEST_F(Control, AJobCannotJoinOrEndAnotherJobsSession) {

@@ -1,5 +1,6 @@
 #include "weft/control/rpc/authenticator.h"
 
+#include "weft/aggregation/config/job_name.h"
 #include "weft/control/rpc/metadata.h"
 
 namespace weft::control::rpc {
@@ -36,14 +37,18 @@ AuthenticatedCall Authenticator::authenticate(grpc::CallbackServerContext& conte
     call.status = {grpc::StatusCode::UNAVAILABLE, "weft-switch: the connection was closed"};
     return call;
   }
-  call.job = metadata(context, kJob);
+  const std::string job = metadata(context, kJob);
+  if (!job.empty() && !aggregation::is_job_name(job)) {  // log lines and metrics contain the name
+    call.status = bad_request(std::string("invalid job name; a job name has ") + aggregation::kJobNameRule);
+    return call;
+  }
+  call.job = job;
   call.terms = metadata(context, kTerms);
-  if (request.ByteSizeLong() > kLargestRequest || call.job.size() > kLongestWord || call.terms.size() > kLongestWord) {
+  if (request.ByteSizeLong() > kLargestRequest || call.terms.size() > kLongestWord) {
     call.status = bad_request("the request is too large");
     return call;
   }
-  const Caller caller{is_own_address(call.peer->remote.ipv4), metadata(context, kNonce),
-                      metadata(context, kRequestMac)};
+  const Caller caller{call.peer->on_this_machine, metadata(context, kNonce), metadata(context, kRequestMac)};
   const Claim claim{method, call.job, call.terms, request.SerializeAsString()};
   const Decision decision = access_.decide(caller, claim, Nonces::Clock::now());
   call.key = decision.key;

@@ -17,7 +17,7 @@ struct AuthenticatedCall {
   grpc::Status status;
   std::string job;
   std::string terms;
-  const JobKey* key = nullptr;
+  std::shared_ptr<const JobKey> key;
   std::shared_ptr<const Peer> peer;  // held while the call is answered
 };
 

@@ -75,7 +75,7 @@ aggregation::SwitchLimits with_port(aggregation::SwitchLimits limits, std::uint1
 }  // namespace
 
 std::uint64_t descriptors_of(const DaemonOptions& options) {
-  constexpr std::uint64_t kEach = 2;  // per control connection: one of gRPC, one of the limiter
+  constexpr std::uint64_t kEach = 3;  // per control connection: the client's socket and a pair between relay and gRPC
   return kEach * ConnectionLimits{}.connections + (options.with_http ? HttpLimits{}.connections : 0) +
          static_cast<std::uint64_t>(options.limits.ports) + kOwnDescriptors;
 }
@@ -142,6 +142,8 @@ aggregation::Address Daemon::http_address() const {
   if (!parts_->http) return {};
   return {parts_->options.http.ipv4, parts_->http->port()};
 }
+
+void Daemon::set_keys(const JobKeys& keys) { parts_->server.set_keys(keys); }
 
 void Daemon::reclaim_idle() {
   const std::size_t ended = parts_->server.sessions().reclaim(parts_->options.idle);

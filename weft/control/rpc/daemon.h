@@ -12,9 +12,9 @@
 namespace weft::control::rpc {
 
 struct DaemonOptions {
-  aggregation::Address listen{0, 48864};        // UDP packets
-  aggregation::Address control{0, 50099};       // gRPC
-  aggregation::Address http{0x7F000001, 9099};  // metrics and status
+  aggregation::Address listen{0x7F000001, 48864};   // UDP packets
+  aggregation::Address control{0x7F000001, 50099};  // gRPC
+  aggregation::Address http{0x7F000001, 9099};      // metrics and status
   bool with_http = true;
   JobKeys keys;
   bool open = false;               // without keys: admit workers on other machines
@@ -38,6 +38,8 @@ class Daemon {
   [[nodiscard]] aggregation::Address data_address() const;
   [[nodiscard]] aggregation::Address control_address() const;
   [[nodiscard]] aggregation::Address http_address() const;  // port 0: disabled
+  // Replaces the keys for later requests; sessions keep theirs.
+  void set_keys(const JobKeys& keys);
   // Ends idle sessions. Call it regularly.
   void reclaim_idle();
   // One line of totals for the log.

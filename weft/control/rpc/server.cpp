@@ -13,7 +13,9 @@ namespace {
 
 constexpr int kLargestMessage = 64 << 10;  // the authenticator refuses and counts smaller ones that are still too large
 constexpr int kLargestMetadata = 8 << 10;
-constexpr int kCallsPerConnection = 64;
+constexpr int kCallsPerConnection = 8;  // a worker makes one call at a time
+// Second line of defence after the limits of the connections: gRPC then cancels calls.
+constexpr std::size_t kMemory = std::size_t{64} << 20;
 constexpr auto kShutdownTimeout = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -48,6 +50,7 @@ Server::Server(ServerOptions options, aggregation::Jobs& jobs, EventCounters& co
   builder.SetMaxReceiveMessageSize(kLargestMessage);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadata);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnection);
+  builder.SetResourceQuota(grpc::ResourceQuota("weft-switch").Resize(kMemory));
   parts_->server = builder.BuildAndStart();
   if (!parts_->server) throw std::runtime_error("weft: gRPC could not start a server");
   parts_->limiter.open([server = parts_->server.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
@@ -56,10 +59,13 @@ Server::Server(ServerOptions options, aggregation::Jobs& jobs, EventCounters& co
 Server::~Server() { stop(); }
 
 void Server::stop() {
-  parts_->limiter.close();
+  parts_->limiter.stop_accepting();
   parts_->rendezvous.give_up("the switch is stopping");
   parts_->server->Shutdown(std::chrono::system_clock::now() + kShutdownTimeout);
+  parts_->limiter.close();
 }
+
+void Server::set_keys(const JobKeys& keys) { parts_->access.set_keys(keys.with_shares(parts_->sessions.limits())); }
 
 std::uint16_t Server::port() const { return parts_->limiter.port(); }
 std::size_t Server::connections() const { return parts_->limiter.connections(); }

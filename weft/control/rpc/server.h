@@ -34,6 +34,8 @@ class Server {
   // Number of workers that wait in a barrier or broadcast.
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Sessions& sessions();
+  // Replaces the keys for later requests; sessions keep theirs. Thread-safe.
+  void set_keys(const JobKeys& keys);
   // Fails waiting calls and shuts down.
   void stop();
 

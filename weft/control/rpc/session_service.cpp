@@ -8,7 +8,13 @@
 namespace weft::control::rpc {
 namespace {
 
+using Level = spdlog::level::level_enum;
 using switchml_proto::UdpSessionRequest;
+
+// Clients cause these lines and may repeat their requests often.
+void write(LogLimit& limit, Level level, const std::string& line) {
+  if (const auto passed = limit.pass(line, LogLimit::Clock::now())) spdlog::log(level, "{}", *passed);
+}
 
 // Parses a request; returns an error message if it is invalid.
 std::variant<SessionRequest, std::string> parse_request(const UdpSessionRequest& request,
@@ -34,7 +40,8 @@ std::variant<SessionRequest, std::string> parse_request(const UdpSessionRequest&
   join.slots = terms.slots;
   if (terms.first_operation >= 0) join.first_operation = static_cast<std::uint8_t>(terms.first_operation);
   join.is_switchml_client = call.terms.empty();
-  join.key = call.key;
+  join.key = call.key.get();
+  if (!call.peer->on_this_machine) join.host = call.peer->remote.ipv4;
   join.salt = terms.salt;
   return join;
 }
@@ -65,15 +72,17 @@ grpc::Status SessionService::open(grpc::CallbackServerContext& context, const Ud
   if (const auto* refused = std::get_if<Refused>(&answer)) return refuse(join, *refused);
   const auto& [admission, changed, evicted] = std::get<Placed>(answer);
   if (changed) counters_.add(Event::kAdmitted);
-  if (evicted > 0) spdlog::info("evicted {} idle session(s) for job '{}'", evicted, call.job);
+  if (evicted > 0)
+    write(changes_, Level::info, fmt::format("evicted {} idle session(s) for job '{}'", evicted, call.job));
   context.AddTrailingMetadata(kAdmission, write_admission(admission));
   response.set_session_id(request.session_id());
   response.set_ipv4(places_.data != 0 ? places_.data : call.peer->local.ipv4);
   response.set_mac(hardware_address(response.ipv4()));  // SwitchML's DPDK clients send frames there
-  spdlog::log(changed ? spdlog::level::info : spdlog::level::debug,
-              "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots, operations from {}", call.job,
-              request.session_id(), request.rank(), request.num_workers(), join.address.describe(), admission.slots,
-              unsigned{admission.first_operation});
+  const std::string line =
+      fmt::format("admitted job '{}' session {:016x} rank {} of {} at {}: {} slots, operations from {}", call.job,
+                  request.session_id(), request.rank(), request.num_workers(), join.address.describe(), admission.slots,
+                  unsigned{admission.first_operation});
+  changed ? write(changes_, Level::info, line) : spdlog::debug("{}", line);
   return grpc::Status::OK;
 }
 
@@ -83,13 +92,14 @@ std::string SessionService::objection(const SessionRequest& request, const Authe
   const std::uint32_t from = call.peer->remote.ipv4;
   const std::uint32_t to = request.address.ipv4;
   if (request.key != nullptr || places_.multihomed || to == from) return "";
-  if (is_own_address(from) && is_own_address(to)) return "";
+  if (call.peer->on_this_machine && is_own_address(to)) return "";
   return "a worker that joins from " + aggregation::Address{from, 0}.describe() + " requests results at " +
          request.address.describe() + "; this requires a job key (--jobs) or a switch with --multihomed";
 }
 
 grpc::Status SessionService::refuse(const SessionRequest& request, const Refused& refused) {
-  warn("refused request: job '" + request.job + "' rank " + std::to_string(request.rank) + ": " + refused.reason);
+  write(refusals_, Level::warn,
+        "refused request: job '" + request.job + "' rank " + std::to_string(request.rank) + ": " + refused.reason);
   return refused.no_room ? authenticator_.no_room(refused.reason) : authenticator_.bad_request(refused.reason);
 }
 
@@ -99,14 +109,9 @@ grpc::Status SessionService::log_rejection(std::uint32_t rank, const Authenticat
   if (call.status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     spdlog::debug("{}", line);  // a challenge, which is normal
   } else {
-    warn(line);
+    write(refusals_, Level::warn, line);
   }
   return call.status;
-}
-
-// Rate-limited, because refused clients may retry often.
-void SessionService::warn(const std::string& line) {
-  if (const auto passed = refusals_.pass(line, LogLimit::Clock::now())) spdlog::warn("{}", *passed);
 }
 
 grpc::ServerUnaryReactor* SessionService::RdmaSession(grpc::CallbackServerContext* context,
@@ -123,7 +128,8 @@ grpc::ServerUnaryReactor* MembershipService::Leave(grpc::CallbackServerContext* 
                                                    weft_switch::LeaveResponse* /*response*/) {
   const AuthenticatedCall call = authenticator_.authenticate(*context, "Leave", *request);
   if (call.status.ok() && sessions_.leave(request->session_id(), request->rank(), call.job)) {
-    spdlog::info("ended job '{}' session {:016x}: all workers have left", call.job, request->session_id());
+    write(changes_, Level::info,
+          fmt::format("ended job '{}' session {:016x}: all workers have left", call.job, request->session_id()));
   }
   return answered(context, call.status);
 }

@@ -35,13 +35,13 @@ class SessionService final : public switchml_proto::Session::CallbackService {
   [[nodiscard]] grpc::Status refuse(const SessionRequest& request, const Refused& refused);
   // Logs a call that failed authentication.
   [[nodiscard]] grpc::Status log_rejection(std::uint32_t rank, const AuthenticatedCall& call);
-  void warn(const std::string& line);
 
   Authenticator& authenticator_;
   Sessions& sessions_;
   EventCounters& counters_;
   Places places_;
   LogLimit refusals_;
+  LogLimit changes_;  // admissions and evictions
 };
 
 // weft's extension of SwitchML's services.
@@ -55,6 +55,7 @@ class MembershipService final : public weft_switch::Membership::CallbackService 
  private:
   Authenticator& authenticator_;
   Sessions& sessions_;
+  LogLimit changes_;
 };
 
 }  // namespace weft::control::rpc
