@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -180,6 +181,42 @@ TEST(Session, DifferentCallsThrowOnEveryWorker) {
     }
   });
   EXPECT_EQ(told, 3);
+}
+
+// A sum on one worker and a mean on another send the same kind of packets.
+TEST(Session, DifferentPurposesThrowOnEveryWorker) {
+  LiveSwitch target;
+  LiveJob job(target, {.workers = 3});
+  std::atomic<int> told = 0;
+  job.run([&](int rank, WorkerSession& session) {
+    std::vector<float> data(1000);
+    session.all_reduce(std::span<const float>(data), std::span(data), 7);
+    try {
+      session.all_reduce(std::span<const float>(data), std::span(data), rank == 1 ? 13 : 12);
+    } catch (const OperationsDiffer&) {
+      ++told;
+    }
+  });
+  EXPECT_EQ(told, 3);
+}
+
+// Callers may have set another rounding mode or flush-to-zero.
+TEST(Session, TheResultDoesNotDependOnTheCallersFloatingPointEnvironment) {
+  LiveSwitch target;
+  LiveJob job(target, {.workers = 2});
+  std::vector<std::vector<float>> results(2);
+  job.run([&](int rank, WorkerSession& session) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    std::vector<float> data(20'000);
+    for (float& x : data) x = std::normal_distribution<float>()(random) * (rank == 0 ? 1e-3F : 1e-38F);
+    std::fill(data.begin(), data.begin() + 64, 1e-40F);  // a block of subnormals
+    if (rank == 1) std::fesetround(FE_UPWARD);
+    session.all_reduce(std::span<const float>(data), std::span(data));
+    if (rank == 1) EXPECT_EQ(std::fegetround(), FE_UPWARD);
+    std::fesetround(FE_TONEAREST);
+    results[static_cast<std::size_t>(rank)] = data;
+  });
+  EXPECT_EQ(std::memcmp(results[0].data(), results[1].data(), 4 * results[0].size()), 0);
 }
 
 TEST(Session, AnEndedJobThrowsWithoutRejoin) {

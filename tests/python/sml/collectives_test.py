@@ -85,6 +85,25 @@ def test_float_sums_are_within_the_error_bound(
     same_on_all_ranks(x)
 
 
+@pytest.mark.parametrize("op", [dist.ReduceOp.SUM, dist.ReduceOp.AVG], ids=["sum", "avg"])
+def test_flush_to_zero_on_one_rank_does_not_change_the_bits(op: dist.ReduceOp, rank: int, size: int) -> None:
+    """The group's thread inherits the floating-point environment of the thread that creates it."""
+    if size == 1:
+        pytest.skip("needs the switch")
+    xs = [torch.full((300,), 1e-40 * (other + 1)) for other in range(size)]
+    x = xs[rank].clone()
+    if rank == 0 and not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormals")
+    group = dist.new_group()
+    work = dist.all_reduce(x, op=op, group=group, async_op=True)
+    work.wait()
+    torch.set_flush_denormal(False)
+    dist.destroy_process_group(group)
+    expected = torch.as_tensor(sum(y.double() for y in xs)) / (size if op == dist.ReduceOp.AVG else 1)
+    assert (x.double() - expected).abs().max() <= size * 2.0**-149
+    same_on_all_ranks(x)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_nan_and_inf_arrive(dtype: torch.dtype, rank: int, size: int) -> None:
     x = torch.ones(3000, dtype=dtype)

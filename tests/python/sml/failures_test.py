@@ -299,6 +299,40 @@ def test_timeout_names_the_operation_if_a_rank_does_not_call_it(tmp_path: Path, 
     assert "all_reduce number 1" in answer(text, 0, "told") and "timed out" in answer(text, 0, "told"), text
 
 
+DIFFERENT = """
+import torch.distributed as dist
+from datetime import timedelta
+
+def attempt(name, tensor, op):
+    dist.init_process_group("sml", timeout=timedelta(seconds=60))
+    dist.all_reduce(torch.ones(5))
+    try:
+        dist.all_reduce(tensor, op)
+        print(f"[{rank}] {name}: no error, {tensor[0].item()}", flush=True)
+    except RuntimeError as error:
+        print(f"[{rank}] {name}: {str(error).splitlines()[0]}", flush=True)
+    dist.destroy_process_group()
+    weft.world().barrier()
+
+rank = weft.world().rank
+SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
+attempt("reductions", torch.ones(300), AVG if rank == 1 else SUM)
+dtype = torch.bfloat16 if rank == 1 else torch.float32
+attempt("mean and sum", torch.ones(300, dtype=dtype), AVG if rank == 1 else SUM)
+attempt("types", torch.ones(300, dtype=dtype), AVG)
+attempt("lengths", torch.ones(300 + rank), SUM)
+attempt("nothing", torch.ones(300), AVG)
+"""
+
+
+def test_different_reductions_types_and_lengths_raise_on_all_ranks(tmp_path: Path, switch: Switch) -> None:
+    _, text, _ = jobs.run(tmp_path, DIFFERENT, **switch.environment())
+    for rank in (0, 1):
+        for name in ("reductions", "mean and sum", "types", "lengths"):
+            assert "different types, lengths or reductions" in answer(text, rank, name), text
+        assert "no error, 1.0" in answer(text, rank, "nothing"), text
+
+
 EXACT = """
 import torch.distributed as dist
 dist.init_process_group("sml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,84 @@ def test_a_timeout_is_reported_while_the_switch_is_down(tmp_path: Path, switch: 
     text, _ = job.communicate(timeout=120)
     assert text.count("told: ") == 2 and text.count("timed out after 4") >= 2, text
     assert "no longer knows" not in text, text
+
+
+PENDING = """
+import os, signal, sys
+from datetime import timedelta
+import torch, torch.distributed as dist
+end = sys.argv[1]
+dist.init_process_group("sml", timeout=timedelta(minutes=30))
+dist.all_reduce(torch.ones(10))
+dist.barrier()
+if dist.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGSTOP)
+work = dist.all_reduce(torch.ones(10), async_op=True)
+if end == "destroy":
+    dist.destroy_process_group()
+    try:
+        work.wait()
+    except RuntimeError as error:
+        print("told:", str(error).splitlines()[0], flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["destroy", "exit"])
+def test_a_pending_sum_does_not_delay_the_end_if_a_rank_is_gone(tmp_path: Path, switch: Switch, end: str) -> None:
+    """Rank 1 is stopped."""
+    script = tmp_path / "job.py"
+    script.write_text(PENDING)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    environment = {
+        **jobs.outside_of_any_job(),
+        **switch.environment(),
+        "WEFT_SML_FALLBACK": "gloo",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), end],
+            env={**environment, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        text, _ = ranks[0].communicate(timeout=60)
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    assert ranks[0].returncode == 0, text
+    assert end == "exit" or "destroyed before all of its sums were complete" in text, text
+
+
+LATE = """
+import time
+import torch.distributed as dist
+dist.init_process_group("sml")
+rank = dist.get_rank()
+dist.all_reduce(torch.ones(10))
+dist.barrier()
+if rank == 1:
+    time.sleep(2)
+x = torch.ones(100_000)
+work = dist.all_reduce(x, async_op=True)
+dist.destroy_process_group()
+work.wait()
+assert (x == 2).all()
+print("complete", flush=True)
+"""
+
+
+def test_destroying_a_group_completes_pending_sums_of_slow_ranks(tmp_path: Path, switch: Switch) -> None:
+    status, text, _ = jobs.run(tmp_path, LATE, **switch.environment())
+    assert status == 0 and text.count("complete") == 2, text
 
 
 COMES_BACK = """

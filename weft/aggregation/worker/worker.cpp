@@ -30,14 +30,15 @@ Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const
   }
 }
 
-void Worker::begin(SumStream& operation, Time now, Outbox& out) {
+void Worker::begin(SumStream& operation, Time now, Outbox& out, std::uint32_t purpose) {
   operation_ = &operation;
   operations_differ_ = false;
   silent_ = false;
   last_progress_ = now;
   ++operations_;
   // Two identical calls in a row must also differ, because a worker may be one call behind.
-  fingerprint_ = operation.fingerprint() ^ static_cast<std::uint32_t>(partition::scramble(operations_));
+  fingerprint_ = operation.fingerprint() ^ static_cast<std::uint32_t>(partition::scramble(operations_)) ^
+                 static_cast<std::uint32_t>(partition::scramble(std::uint64_t{purpose} << 32));
   waiting_ = operation.slots();
   for (int slot = 0; slot < operation.slots(); ++slot) send_next(slot, now, out);
 }

@@ -37,8 +37,9 @@ class Worker {
  public:
   Worker(const WorkerIdentity& identity, const Admission& admission, const RetransmissionOptions& retransmission = {});
 
-  // Sends the first packet of every slot. `operation` must live until done().
-  void begin(SumStream& operation, Time now, Outbox& out);
+  // Sends the first packet of every slot. `operation` must live until done(). `purpose` must be the same on all
+  // workers.
+  void begin(SumStream& operation, Time now, Outbox& out, std::uint32_t purpose = 0);
   // Handles a received packet. A result completes a turn and sends the slot's next packet; all others are counted and
   // dropped.
   void handle(std::span<const std::byte> bytes, Time now, Outbox& out);

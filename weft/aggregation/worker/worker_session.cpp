@@ -6,6 +6,7 @@
 #include "weft/aggregation/transport/outbox.h"
 #include "weft/aggregation/worker/error.h"
 #include "weft/aggregation/worker/worker.h"
+#include "weft/numeric/floating_point.h"
 
 namespace weft::aggregation {
 namespace {
@@ -65,15 +66,23 @@ WorkerSession::WorkerSession(std::unique_ptr<Transport> transport, WorkerOptions
 
 WorkerSession::~WorkerSession() = default;
 
-void WorkerSession::all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out) { run(in, out); }
-void WorkerSession::all_reduce(std::span<const float> in, std::span<float> out) { run(in, out); }
-void WorkerSession::all_reduce(std::span<const numeric::Float16> in, std::span<numeric::Float16> out) { run(in, out); }
-void WorkerSession::all_reduce(std::span<const numeric::BFloat16> in, std::span<numeric::BFloat16> out) {
-  run(in, out);
+void WorkerSession::all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out, std::uint32_t purpose) {
+  run(in, out, purpose);
+}
+void WorkerSession::all_reduce(std::span<const float> in, std::span<float> out, std::uint32_t purpose) {
+  run(in, out, purpose);
+}
+void WorkerSession::all_reduce(std::span<const numeric::Float16> in, std::span<numeric::Float16> out,
+                               std::uint32_t purpose) {
+  run(in, out, purpose);
+}
+void WorkerSession::all_reduce(std::span<const numeric::BFloat16> in, std::span<numeric::BFloat16> out,
+                               std::uint32_t purpose) {
+  run(in, out, purpose);
 }
 
 template <class Number>
-void WorkerSession::run(std::span<const Number> in, std::span<Number> out) {
+void WorkerSession::run(std::span<const Number> in, std::span<Number> out, std::uint32_t purpose) {
   check(in.size() == out.size(),
         "the input has " + std::to_string(in.size()) + " elements, but the output has " + std::to_string(out.size()));
   throw_if_cancelled();
@@ -83,9 +92,10 @@ void WorkerSession::run(std::span<const Number> in, std::span<Number> out) {
     progress_ = static_cast<std::int64_t>(in.size());
     return;
   }
+  const numeric::DefaultFloatingPoint same_on_all_workers;
   const std::unique_ptr<SumStream> operation = make_sum(identity_of(options_).layout, in, out);
   try {
-    worker_->begin(*operation, steady_now(), *outbox_);
+    worker_->begin(*operation, steady_now(), *outbox_, purpose);
     transport_->send(*outbox_);
     while (!worker_->done()) {
       throw_if_stuck();
@@ -112,7 +122,7 @@ void WorkerSession::step(Duration longest) {
   throw_if_cancelled();
   if (worker_->operations_differ()) {
     throw OperationsDiffer("aggregation: rank " + std::to_string(options_.rank) +
-                           ": the job's workers called all_reduce with different types or lengths");
+                           ": the job's workers called all_reduce with different types, lengths or reductions");
   }
   if (worker_->job_in_doubt() || steady_now() >= next_check()) check_job();
   worker_->on_time(steady_now(), *outbox_);

@@ -36,7 +36,8 @@ class AggregationQueue {
   void add(Task task);
   // Cancels running and queued tasks, rejects new ones and notifies the other ranks.
   void give_up(const std::string& reason);
-  // Finishes queued tasks, serves peers that missed the last sum, and stops the thread.
+  // Finishes queued tasks, serves peers that missed the last sum, and stops the thread. Tasks that make no progress for
+  // a few seconds, because a peer does not answer, are cancelled like in give_up().
   void close();
   [[nodiscard]] bool usable() const;
   [[nodiscard]] aggregation::WorkerStatistics statistics() const { return link_->session().statistics(); }
@@ -44,6 +45,8 @@ class AggregationQueue {
  private:
   void run();
   void execute(Task& task);
+  // Waits until the thread has run all tasks, or until they make no progress.
+  void wait_for_tasks();
   // Like give_up(), without notifying other ranks. Returns false if the queue had already stopped.
   bool stop(const std::string& reason);
 
@@ -53,7 +56,9 @@ class AggregationQueue {
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool closing_ = false;
-  std::string reason_;  // why the queue stopped; empty while it is usable
+  bool idle_ = false;          // all tasks have run after closing_ was set
+  std::int64_t finished_ = 0;  // number of tasks
+  std::string reason_;         // why the queue stopped; empty while it is usable
   StallMonitor monitor_;
   std::thread thread_;
 };

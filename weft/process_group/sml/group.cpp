@@ -15,25 +15,30 @@ namespace weft::process_group {
 namespace {
 
 template <class Number>
-void sum_as(aggregation::WorkerSession& session, const at::Tensor& memory) {
+void sum_as(aggregation::WorkerSession& session, const at::Tensor& memory, std::uint32_t purpose) {
   auto* data = static_cast<Number*>(memory.mutable_data_ptr());
   const auto count = static_cast<std::size_t>(memory.numel());
-  session.all_reduce(std::span<const Number>(data, count), std::span<Number>(data, count));
+  session.all_reduce(std::span<const Number>(data, count), std::span<Number>(data, count), purpose);
 }
 
-void sum(aggregation::WorkerSession& session, const at::Tensor& memory) {
+void sum(aggregation::WorkerSession& session, const at::Tensor& memory, std::uint32_t purpose) {
   switch (memory.scalar_type()) {
     case at::kInt:
-      return sum_as<std::int32_t>(session, memory);
+      return sum_as<std::int32_t>(session, memory, purpose);
     case at::kFloat:
-      return sum_as<float>(session, memory);
+      return sum_as<float>(session, memory, purpose);
     case at::kHalf:
-      return sum_as<numeric::Float16>(session, memory);
+      return sum_as<numeric::Float16>(session, memory, purpose);
     case at::kBFloat16:
-      return sum_as<numeric::BFloat16>(session, memory);
+      return sum_as<numeric::BFloat16>(session, memory, purpose);
     default:
       TORCH_INTERNAL_ASSERT(false, "sml: ", memory.scalar_type(), " is not supported");
   }
+}
+
+// A mean of float16 and a sum of float32 send the same kind of packets, so the switch compares this number too.
+std::uint32_t purpose_of(const at::Tensor& tensor, bool mean) {
+  return 2 * static_cast<std::uint32_t>(tensor.scalar_type()) + (mean ? 1 : 0);
 }
 
 // `divisor`: the number of ranks for a mean, 1 for a sum.
@@ -46,7 +51,7 @@ AggregationQueue::Task task_of(std::vector<OutputBuffer> targets, int divisor, s
   task.run = [targets = std::move(targets), divisor, timeout, done = task.done](aggregation::WorkerSession& session) {
     session.set_timeout(timeout);
     for (const OutputBuffer& target : targets) {
-      sum(session, target.memory);
+      sum(session, target.memory, purpose_of(target.tensor, divisor > 1));
       if (divisor > 1) divide(target.memory, divisor);
       target.deliver();
       *done += target.memory.numel();
