@@ -54,8 +54,7 @@ void declare(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   app.add_option("--control", line.control, "gRPC address of the control plane: address:port, address or port" + where)
       ->capture_default_str();
-  app.add_option("--http", line.http,
-                 "HTTP address of the status page and /metrics: address:port, address, port or 'off'")
+  app.add_option("--http", line.http, "HTTP address of the status page and /metrics: address:port, or 'off'")
       ->capture_default_str();
   app.add_option("--jobs", line.jobs, "YAML file of job keys; without it, only workers on this machine are admitted");
   app.add_flag("--open", line.open, "without --jobs: admit workers on any machine");

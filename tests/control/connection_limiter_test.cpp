@@ -54,7 +54,7 @@ std::size_t send_all(int fd, const std::string& pattern, std::chrono::millisecon
   return total;
 }
 
-// Reads what has arrived; returns the number of bytes.
+// Reads all bytes that are available; returns their number.
 std::size_t drain(int fd) {
   char buffer[4096];
   std::size_t total = 0;

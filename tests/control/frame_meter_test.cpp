@@ -10,8 +10,8 @@ namespace {
 const std::string kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 std::string frame(char type, std::size_t length) {
-  std::string bytes{static_cast<char>(length >> 16), static_cast<char>(length >> 8), static_cast<char>(length), type, 0,
-                    0, 0, 0, 1};
+  std::string bytes{
+      static_cast<char>(length >> 16), static_cast<char>(length >> 8), static_cast<char>(length), type, 0, 0, 0, 0, 1};
   return bytes + std::string(length, '\x01');
 }
 

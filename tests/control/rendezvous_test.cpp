@@ -82,7 +82,7 @@ TEST(Barrier, RefusesInvalidNumbers) {
   EXPECT_EQ(rendezvous.waiting(), 0U);
 }
 
-// Other jobs wait with as many callers as they can.
+// Five other jobs wait with the maximum number of callers.
 TEST(Barrier, AJobCannotKeepAnotherOut) {
   Rendezvous rendezvous;
   Caller waiting;

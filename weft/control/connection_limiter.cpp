@@ -153,9 +153,9 @@ void ConnectionLimiter::accept_pending() {
       }
       const auto now = Clock::now();
       hosts_.try_emplace(remote.ipv4, limits_.host_burst, limits_.host_rate, now);
-      connections_.emplace(
-          inner.get(), Connection{Relay(std::move(client), std::move(outer)), std::make_shared<const Peer>(who),
-                                  TokenBucket(limits_.burst, limits_.rate, now), false, now});
+      connections_.emplace(inner.get(),
+                           Connection{Relay(std::move(client), std::move(outer)), std::make_shared<const Peer>(who),
+                                      TokenBucket(limits_.burst, limits_.rate, now), false, now});
     }
     on_accept_(inner.release());
   }
@@ -177,7 +177,8 @@ void ConnectionLimiter::close_idle() {
   // A budget outlives its connections until it is full, so that reconnecting does not renew it.
   std::set<std::uint32_t> connected;
   for (const auto& [fd, connection] : connections_) connected.insert(connection.peer->remote.ipv4);
-  std::erase_if(hosts_, [&](const auto& entry) { return !connected.contains(entry.first) && entry.second.is_full(now); });
+  std::erase_if(hosts_,
+                [&](const auto& entry) { return !connected.contains(entry.first) && entry.second.is_full(now); });
 }
 
 }  // namespace weft::control

@@ -30,8 +30,8 @@ struct ConnectionLimits {
   std::size_t connections_per_host = 256;
   std::chrono::milliseconds first_request{5'000};  // time limit for the first admitted request
   std::chrono::milliseconds idle{60'000};
-  // Frames that a client may send at once and per second, in units of FrameMeter: about 16 requests. A client that sends
-  // more has to wait.
+  // Frames that a client may send at once and per second, in units of FrameMeter: about 16 requests. A client that
+  // sends more has to wait.
   double burst = 128;
   double rate = 128;
   // The same for all connections of a host that have no admitted request yet.
@@ -101,7 +101,7 @@ class ConnectionLimiter {
   WakeupEvent wakeup_;
   OnAccept on_accept_;
   mutable std::mutex mutex_;
-  std::map<int, Connection> connections_;      // indexed by gRPC's descriptor
+  std::map<int, Connection> connections_;       // indexed by gRPC's descriptor
   std::map<std::uint32_t, TokenBucket> hosts_;  // budgets of hosts with connections, or that are not full again
   int first_ = 0;                               // connection that is served first, so that all get their turn
   bool closing_ = false;

@@ -33,8 +33,7 @@ short events(bool in, bool out) { return static_cast<short>((in ? POLLIN : 0) | 
 std::array<pollfd, 2> Relay::watched(bool may_read) const {
   const bool idle = replies_.empty() && requests_.empty();
   const auto of_client = static_cast<short>(events(may_read && idle, !replies_.empty()) | POLLRDHUP);
-  return {pollfd{client_.get(), of_client, 0},
-          pollfd{server_.get(), events(replies_.empty(), !requests_.empty()), 0}};
+  return {pollfd{client_.get(), of_client, 0}, pollfd{server_.get(), events(replies_.empty(), !requests_.empty()), 0}};
 }
 
 bool Relay::advance(bool may_read, double& cost) {

@@ -87,8 +87,15 @@ Sessions::Answer Sessions::create(const SessionRequest& request) {
   const auto& admission = std::get<Admission>(answer);
   const std::size_t bytes =
       static_cast<std::size_t>(admission.slots) * aggregation::slot_bytes(spec_of(request, admission.slots));
-  Record record{request.job,  owner_of(request), bytes, request.workers, request.packet_elements,
-                request.mode, admission.slots,   {},    {}};
+  Record record{request.job,
+                owner_of(request),
+                bytes,
+                request.workers,
+                request.packet_elements,
+                request.mode,
+                admission.slots,
+                {},
+                {}};
   Answer placed = place(request, record, admission);
   if (auto* place = std::get_if<Placed>(&placed)) {
     place->evicted = evicted;

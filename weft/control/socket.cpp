@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr int kReceiveBuffer = 16 << 10;  // requests are small; limits the kernel's memory for clients that send more
-constexpr int kOctets = 6;  // of a MAC address
+constexpr int kOctets = 6;                // of a MAC address
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
 
@@ -34,7 +34,7 @@ aggregation::Address address_by(NameOf name_of, int fd) {
 
 // Addresses of the machine's interfaces.
 struct Interfaces {
-  std::map<std::uint32_t, std::string> names;   // by IPv4 address
+  std::map<std::uint32_t, std::string> names;     // by IPv4 address
   std::map<std::string, std::uint64_t> hardware;  // MAC addresses by name
 };
 

@@ -72,23 +72,19 @@ std::string job_row(const JobStatus& job) {
 
 std::string page(const Status& status) {
   std::string text =
-      "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>weft-switch</title>"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta http-equiv=\"refresh\" "
-      "content=\"2\">"
-      "<style>:root{color-scheme:light dark}body{font:15px sans-serif;margin:1.2em;overflow-wrap:anywhere}"
-      "div{overflow-x:auto}table{border-collapse:collapse;white-space:nowrap}"
-      "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #8885}"
+      "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>weft-switch</title><style>"
+      "body{font:15px sans-serif;margin:2em}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}"
       "td:first-child,th:first-child{text-align:left}</style></head><body><h1>weft-switch</h1>\n";
   text += "<p>weft " + escaped(status.version) + ", up " + seconds(status.uptime_s) + ", epoch " +
           hexadecimal(status.jobs.epoch) + "; " + std::to_string(status.jobs.slots_assigned) + " of " +
           std::to_string(status.jobs.slots) + " slots assigned; " + std::to_string(status.connections) +
           " control connections; " + std::to_string(rejected(status.jobs.strays)) +
-          " packets without a job dropped.</p>\n<div><table>\n";
+          " packets without a job dropped.</p>\n<table>\n";
   text += row({"job", "session", "packets", "workers joined", "slots busy", "sums", "packets in", "packets out",
                "duplicates", "rejected", "age", "idle"},
               "th");
   for (const JobStatus& job : status.jobs.jobs) text += job_row(job);
-  text += "</table></div>\n<p>Control plane:";
+  text += "</table>\n<p>Control plane:";
   for (int i = 0; i < static_cast<int>(Event::kCount); ++i) {
     const auto event = static_cast<Event>(i);
     text += std::string(" ").append(name_of(event)) + " " + std::to_string(status.counters->of(event)) + ";";

@@ -23,7 +23,7 @@ struct GeneralConfig {
   std::int64_t packet_numel = 256;             // classic: 64 or 256, as SwitchML's switch supports
   std::string backend = "udp";                 // dummy | dpdk | udp; SwitchML's default is dummy
   std::string scheduler = "fifo";
-  std::string prepostprocessor = "cpu_exponent_quantizer";  // or bypass: the switch sums only int32
+  std::string prepostprocessor = "cpu_exponent_quantizer";  // or bypass: int32 only
   bool instant_job_completion = false;
   std::string controller_ip = "127.0.0.1";
   std::int64_t controller_port = 50099;

@@ -37,7 +37,8 @@ class Worker {
  public:
   Worker(const WorkerIdentity& identity, const Admission& admission, const RetransmissionOptions& retransmission = {});
 
-  // Sends the first packet of every slot. `operation` must live until done(). `purpose` must be the same on all workers.
+  // Sends the first packet of every slot. `operation` must live until done(). `purpose` must be the same on all
+  // workers.
   void begin(SumStream& operation, Time now, Outbox& out, std::uint32_t purpose = 0);
   // Handles a received packet. A result completes a turn and sends the slot's next packet; all others are counted and
   // dropped.

@@ -65,8 +65,9 @@ class WorkerSession {
   // Collective: sums over all workers. `in` and `out` are identical or do not overlap. int32 sums are exact and wrap;
   // for floats, |error| <= (workers / 2) * quantum plus one rounding (docs/aggregation-protocol.md). Throws
   // std::invalid_argument (lengths differ; before any packet is sent), SwitchTimeout, Cancelled, JobLost,
-  // OperationsDiffer (`purpose`, type or length differ between the workers). After an exception, `out` holds part of the
-  // result and the workers are out of step: end the job. `purpose` identifies the operation that the sum is part of.
+  // OperationsDiffer (`purpose`, type or length differ between the workers). After an exception, `out` holds part of
+  // the result and the workers are out of step: end the job. `purpose` identifies the operation that the sum is part
+  // of.
   void all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out, std::uint32_t purpose = 0);
   void all_reduce(std::span<const float> in, std::span<float> out, std::uint32_t purpose = 0);
   void all_reduce(std::span<const numeric::Float16> in, std::span<numeric::Float16> out, std::uint32_t purpose = 0);

@@ -48,8 +48,7 @@ AuthenticatedCall Authenticator::authenticate(grpc::CallbackServerContext& conte
     call.status = bad_request("the request is too large");
     return call;
   }
-  const Caller caller{call.peer->on_this_machine, metadata(context, kNonce),
-                      metadata(context, kRequestMac)};
+  const Caller caller{call.peer->on_this_machine, metadata(context, kNonce), metadata(context, kRequestMac)};
   const Claim claim{method, call.job, call.terms, request.SerializeAsString()};
   const Decision decision = access_.decide(caller, claim, Nonces::Clock::now());
   call.key = decision.key;

@@ -72,15 +72,16 @@ grpc::Status SessionService::open(grpc::CallbackServerContext& context, const Ud
   if (const auto* refused = std::get_if<Refused>(&answer)) return refuse(join, *refused);
   const auto& [admission, changed, evicted] = std::get<Placed>(answer);
   if (changed) counters_.add(Event::kAdmitted);
-  if (evicted > 0) write(changes_, Level::info, fmt::format("evicted {} idle session(s) for job '{}'", evicted, call.job));
+  if (evicted > 0)
+    write(changes_, Level::info, fmt::format("evicted {} idle session(s) for job '{}'", evicted, call.job));
   context.AddTrailingMetadata(kAdmission, write_admission(admission));
   response.set_session_id(request.session_id());
   response.set_ipv4(places_.data != 0 ? places_.data : call.peer->local.ipv4);
   response.set_mac(hardware_address(response.ipv4()));  // SwitchML's DPDK clients send frames there
-  const std::string line = fmt::format(
-      "admitted job '{}' session {:016x} rank {} of {} at {}: {} slots, operations from {}", call.job,
-      request.session_id(), request.rank(), request.num_workers(), join.address.describe(), admission.slots,
-      unsigned{admission.first_operation});
+  const std::string line =
+      fmt::format("admitted job '{}' session {:016x} rank {} of {} at {}: {} slots, operations from {}", call.job,
+                  request.session_id(), request.rank(), request.num_workers(), join.address.describe(), admission.slots,
+                  unsigned{admission.first_operation});
   changed ? write(changes_, Level::info, line) : spdlog::debug("{}", line);
   return grpc::Status::OK;
 }

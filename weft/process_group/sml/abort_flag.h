@@ -3,14 +3,10 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <functional>
-#include <memory>
 #include <string>
 
 namespace weft::process_group {
 
-// Calls return after at most two seconds. If the store's host is stopped or unreachable, a call of the store itself would
-// block without limit.
 class AbortFlag {
  public:
   // `key` must be unique to the group. The flag uses its own connection to the store, because other threads may block
@@ -19,16 +15,13 @@ class AbortFlag {
 
   // Sets the flag. Only the first rank's reason is kept, because it is probably the cause of the others.
   void set(const std::string& reason) noexcept;
-  // Returns "rank 2 aborted: ..." of another rank; empty if none has aborted or the store does not answer.
+  // Returns text such as "rank 2 aborted: ..." if another rank has set the flag; empty if none has, or if the store is
+  // unreachable.
   [[nodiscard]] std::string reason() noexcept;
 
  private:
-  struct Access;
-  // Runs `call` in a thread, which is abandoned if it takes too long. Later calls are then skipped. Returns whether it
-  // finished.
-  bool run(std::function<void(Access&)> call) noexcept;
-
-  std::shared_ptr<Access> access_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string key_;
   std::string name_;  // "rank 2"
 };
 

@@ -37,7 +37,7 @@ class AggregationQueue {
   // Cancels running and queued tasks, rejects new ones and notifies the other ranks.
   void give_up(const std::string& reason);
   // Finishes queued tasks, serves peers that missed the last sum, and stops the thread. Tasks that make no progress for
-  // a few seconds, because a peer is gone, are cancelled like in give_up().
+  // a few seconds, because a peer does not answer, are cancelled like in give_up().
   void close();
   [[nodiscard]] bool usable() const;
   [[nodiscard]] aggregation::WorkerStatistics statistics() const { return link_->session().statistics(); }
@@ -56,9 +56,9 @@ class AggregationQueue {
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool closing_ = false;
-  bool idle_ = false;   // all tasks have run after closing_ was set
+  bool idle_ = false;          // all tasks have run after closing_ was set
   std::int64_t finished_ = 0;  // number of tasks
-  std::string reason_;  // why the queue stopped; empty while it is usable
+  std::string reason_;         // why the queue stopped; empty while it is usable
   StallMonitor monitor_;
   std::thread thread_;
 };
