@@ -63,8 +63,9 @@ AgreementMessage message_of(std::uint64_t number, const AgreementInput& input) n
 
 AgreementResult result_of(const AgreementMessage& message) noexcept {
   const auto mask = [&](unsigned shift) { return static_cast<LevelMask>(message.flags >> shift); };
-  return {message.signature_min, message.signature_max, message.value_min, message.value_max, mask(0), mask(16),
-          mask(32), (mask(48) & 1U) != 0, (mask(48) & 2U) != 0};
+  return {
+      message.signature_min, message.signature_max, message.value_min, message.value_max, mask(0), mask(16), mask(32),
+      (mask(48) & 1U) != 0,  (mask(48) & 2U) != 0};
 }
 
 std::string waiting_for(const void* peer) {
