@@ -28,7 +28,7 @@ def attempt(run):
 
 def limit(group):  # a short timeout, after all ranks have met
     dist.barrier(group)
-    group._get_backend(torch.device("cpu"))._set_default_timeout(timedelta(seconds=1))
+    group._get_backend(torch.device("cpu")).set_timeout(timedelta(seconds=1))
     return group
 
 def store():
