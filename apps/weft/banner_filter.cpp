@@ -28,6 +28,7 @@ bool repeats_a_failure(const std::string& block) {
 std::string BannerFilter::add(std::string_view output) {
   std::string shown;
   for (const char c : output) {
+    if (c == '\0') continue;  // prterun sends the end of its strings
     line_ += c;
     if (c == '\n') take_line(std::exchange(line_, {}), shown);
   }

@@ -154,7 +154,8 @@ def test_keeps_the_launchers_report_of_a_killed_rank(tmp_path: Path) -> None:
     rule = "-" * 74
     launcher.write_text(
         f"#!/bin/sh\ncat >&2 <<END\nweft: rank 1: our message\n{rule}\nMPI_ABORT was invoked on rank 1\n{rule}\n"
-        f"{rule}\nprterun noticed that process rank 1 exited on signal 9 (Killed).\n{rule}\nlast\nEND\nexit 7\n"
+        f"{rule}\nprterun noticed that process rank 1 exited on signal 9 (Killed).\n{rule}\nlast\nEND\n"
+        "printf '\\0' >&2\nexit 7\n"
     )
     launcher.chmod(0o755)
     started = command("train", "-n", "2", toy_file(tmp_path))

@@ -1,6 +1,7 @@
 #include "weft/experiment/run/threads.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <sched.h>
 #include <unistd.h>
@@ -36,6 +37,7 @@ Cores own_cores() {
 }
 
 int share_of_cores(const CommunicatorPtr& world) {
+  const at::NoGradGuard no_grad;
   const Cores mine = own_cores();
   at::Tensor row = at::empty({1, sizeof mine}, at::kByte);
   std::memcpy(row.mutable_data_ptr(), &mine, sizeof mine);
