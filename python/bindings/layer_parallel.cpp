@@ -193,8 +193,8 @@ std::unique_ptr<LayerParallel> create(std::int64_t communicator, std::int64_t co
                                          how);
 }
 
-// Collective: takes part in the construction of a network in place of a rank whose arguments are invalid. Returns if
-// those of all ranks are; otherwise all ranks throw Disagreement.
+// Collective. A rank whose arguments are invalid calls it instead of constructing the network. Returns if the arguments
+// of all ranks are invalid; otherwise all ranks throw Disagreement.
 void refuse(std::int64_t id, const std::string& problem) {
   if (!mpi::options().check) return;
   const py::gil_scoped_release released;

@@ -42,7 +42,7 @@ class Sharing:
                             seen.places.append((number, place, name))
 
     def finish(self) -> None:
-        """Forgets everything that is used once."""
+        """Discards the entries of tensors that only one layer uses."""
         self._seen = {key: seen for key, seen in self._seen.items() if len(seen.layers) > 1}
 
     def parameters(self, own: Mapping[int, nn.Module]) -> dict[str, tuple[Tensor, int]]:

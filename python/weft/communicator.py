@@ -84,7 +84,7 @@ class Communicator(Collectives, Messages):
             color: at least 0 and below 2**31; with None the rank joins no communicator and gets None.
             key: orders the ranks of a color; by default the current rank. Fits 32 bits.
 
-        Raises ValueError if this rank's arguments are invalid, and Disagreement if those of another rank are.
+        Raises ValueError if the arguments of this rank are invalid, and Disagreement if only those of other ranks are.
         """
         if color is not None and not 0 <= color < 2**31:
             self._reject(

@@ -9,7 +9,7 @@ namespace {
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// Sends the beginning of `bytes`, as much as the socket takes, and removes it. Returns false on failure.
+// Sends as many of `bytes` as the socket accepts, and removes them. Returns false on failure.
 bool flush(int fd, std::string& bytes) {
   if (bytes.empty()) return true;
   const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);

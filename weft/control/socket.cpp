@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr int kReceiveBuffer = 16 << 10;  // requests are small; limits the kernel's memory for clients that send more
-constexpr int kOctets = 6;                // of a MAC address
+constexpr int kOctets = 6;                // length of a MAC address
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
 
@@ -44,7 +44,7 @@ Interfaces read_interfaces() {
   if (getifaddrs(&interfaces) != 0) return found;
   for (const ifaddrs* entry = interfaces; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
-    const std::string full = entry->ifa_name;  // "eth0:1" for a secondary address of eth0
+    const std::string full = entry->ifa_name;  // a secondary address of eth0 has the name "eth0:1"
     const std::string name = full.substr(0, full.find(':'));
     if (entry->ifa_addr->sa_family == AF_INET) {
       const auto& internet = reinterpret_cast<const sockaddr_in&>(*entry->ifa_addr);

@@ -17,7 +17,7 @@ using collective::Signature;
 
 namespace {
 
-// A rank sends it in place of the seed if the other ranks must learn about its input or its shared parameters.
+// A rank sends this value instead of the seed if the other ranks must learn about its input or its shared parameters.
 constexpr PassSeed kChanged = -1;
 
 }  // namespace

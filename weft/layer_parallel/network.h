@@ -37,7 +37,7 @@ struct Options {
   Transfers transfers;                        // spatial coarsening; default: none
   std::function<Tensors(double time)> guess;  // for InitialGuess::kCallback of the forward solve
   bool keep_states = false;                   // keep the states of forward for states()
-  std::vector<Form> forms;                    // of all layers; the ranks compare them
+  std::vector<Form> forms;                    // forms of all layers; the ranks compare them
 };
 
 struct Statistics {

@@ -43,7 +43,7 @@ class SharedParameters {
 
  private:
   SharedCopies copies_;
-  std::map<std::string, StateLayout::Item> layouts_;  // of all ranks
+  std::map<std::string, StateLayout::Item> layouts_;  // layouts of all ranks
   bool replaced_ = false;
 };
 

@@ -47,7 +47,7 @@ struct PassFunctions {
   std::function<void(std::int64_t layer, const std::string& description)> update;
   // Called after each solve.
   std::function<void(bool backward)> solved;
-  // The leaves that the layers use in place of the extra tensors. Empty: they use the extra tensors themselves.
+  // Leaves that replace the extra tensors in the layers. If it is empty, the layers use the extra tensors themselves.
   Tensors leaves;
 };
 

@@ -78,8 +78,8 @@ void ProgressBar::update(std::int64_t done, const std::string& text) {
   std::fflush(out_);
 }
 
-// A line that the launcher forwards at its end: every drawing ends with a newline and begins by moving up to the line
-// of the previous one.
+// A launcher forwards complete lines only. Every drawing therefore ends with a newline, and first moves the cursor up
+// to the line of the previous drawing.
 void ProgressBar::draw(const std::string& text) {
   const std::string left = remaining();
   const std::string counts = std::to_string(done_) + "/" + std::to_string(total_) + (left.empty() ? "" : " " + left) +
