@@ -406,8 +406,9 @@ constexpr at::ScalarType kIntegers[] = {at::kByte, at::kChar,   at::kShort, at::
                                         at::kInt,  at::kUInt32, at::kLong,  at::kUInt64};
 
 Tensor folded(const Tensors& xs, ReduceOp op) {
-  Tensor y = xs[0];
   const auto flag = [](const Tensor& x) { return x.ne(0); };
+  const bool logical = op >= ReduceOp::kLogicalAnd && op <= ReduceOp::kLogicalXor;
+  Tensor y = logical ? flag(xs[0]).to(xs[0].scalar_type()) : xs[0];  // 0 or 1 also for a single contribution
   for (std::size_t i = 1; i < xs.size(); ++i) {
     switch (op) {
       case ReduceOp::kProd:

@@ -321,7 +321,7 @@ TEST_F(ExchangeTest, AbandonedExchangeDoesNotAffectTheNext) {
 
 TEST_F(ExchangeTest, GridOfTheWrongSizeThrows) {
   EXPECT_THAT(text_of([] { c10::make_intrusive<RankGrid>(comm(), Shape{size() + 1, 1}); }),
-              HasSubstr("takes " + std::to_string(size() + 1) + " ranks"));
+              HasSubstr("needs " + std::to_string(size() + 1) + " ranks"));
   expect_works(comm());
 }
 
