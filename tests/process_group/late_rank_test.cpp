@@ -333,9 +333,9 @@ class LateRank : public testing::TestWithParam<Operation> {
   static Tensors canaries() {
     Tensors all;
     for (const auto& [elements, layout] : kSizes) {
-      for (int parts = 1; parts <= 8; ++parts) {
-        for (int i = 0; i < 16; ++i) all.push_back(at::full({parts * elements}, kCanary, at::kFloat));
-        for (int i = 0; i < 4; ++i) {
+      for (int parts = 1; parts <= 4; ++parts) {
+        for (int i = 0; i < 4; ++i) all.push_back(at::full({parts * elements}, kCanary, at::kFloat));
+        for (int i = 0; i < 2; ++i) {
           all.push_back(collective::pooled_empty({parts * elements}, at::kFloat).fill_(kCanary));
         }
       }

@@ -1,5 +1,6 @@
 """Defects of torchbraid (numbered as in the docs) that the drop-in does not have."""
 
+import copy
 import gc
 import math
 import weakref
@@ -323,3 +324,25 @@ def test_layers_need_not_be_pickled() -> None:
     serial = m.buildSequentialOnRoot()
     if RANK == 0:
         torch.testing.assert_close(serial(x), loop(x))
+
+
+def test_a_network_is_freed() -> None:
+    m, x = network(Dense, STEPS, **LEVELS), batch(3, 4)
+    m.setFwdInitialGuess(None)
+    m(x).backward(x)
+    references = [weakref.ref(m._network)]
+    m.setCFactor(3)  # creates another network
+    m(x).backward(x)
+    references += [weakref.ref(m), weakref.ref(m._network), *(weakref.ref(layer) for layer in m.layer_models)]
+    del m
+    gc.collect()
+    assert all(reference() is None for reference in references)
+
+
+def test_replaced_layers_are_used() -> None:
+    m, loop = network(Dense, STEPS, **LEVELS), Loop(Dense, STEPS)
+    m(batch(3, 4))
+    for number, place in zip(owned(STEPS), range(len(m.layer_models)), strict=True):
+        m.layer_models[place] = copy.deepcopy(loop.layers[STEPS - 1 - number])
+    loop.layers = nn.ModuleList(reversed(loop.layers))
+    assert_same_pass(m, loop, batch(3, 4))

@@ -260,6 +260,7 @@ def test_failed_coalescing_sends_nothing(rank: int, size: int) -> None:
     with told(r"expected a tag in"), dist._coalescing_manager(device=device):
         dist.isend(x, rank, tag=3)
         dist.isend(x, rank, tag=-3)
+        dist.broadcast(x, 0)
     received = torch.zeros(2)
     with dist._coalescing_manager(device=device, async_ops=True) as manager:
         dist.isend(torch.full((2,), 5.0), rank, tag=3)

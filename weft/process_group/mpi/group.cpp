@@ -144,11 +144,11 @@ MpiGroup::WorkPtr MpiGroup::launch(const CallSettings& settings, const std::func
 MpiGroup::WorkPtr MpiGroup::add_to_batch(const CallSettings& settings, const std::function<Task()>& prepare) {
   try {
     return batch_.emplace_back(make_work(settings, prepare()));
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
     if (!batch_error_) batch_error_ = std::current_exception();
-    const auto work = make_work(settings, {});
-    work->fail(error.what());
-    return work;
+    Task never_started;
+    never_started.start = []() -> std::unique_ptr<mpi::Operation> { return nullptr; };
+    return make_work(settings, std::move(never_started));
   }
 }
 

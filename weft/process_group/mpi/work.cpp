@@ -107,7 +107,13 @@ bool MpiWork::isSuccess() const {
   return completed_ && !exception_;
 }
 
+bool MpiWork::in_unfinished_batch() {
+  const std::lock_guard lock(progress_mutex_);
+  return task_.start != nullptr;
+}
+
 bool MpiWork::wait(std::chrono::milliseconds timeout) {
+  if (in_unfinished_batch()) return true;
   if (!advance()) {
     const mpi::OperationScope scope(name_of(call_), nullptr);
     // Wait a little longer than the timeout of the operation, which then fails by itself.

@@ -45,7 +45,8 @@ class MpiWork final : public FutureWork {
   bool isCompleted() override;
   bool isSuccess() const override;
   // Advances the communication until it completes. Throws its error. If a timeout is given and expires, throws as well,
-  // but the communication continues.
+  // but the communication continues. Returns at once between startCoalescing() and endCoalescing(): torch waits for
+  // synchronous calls there, but they start with the batch, whose Work waits for them.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
   std::vector<at::Tensor> result() override { return task_.outputs; }
@@ -56,6 +57,7 @@ class MpiWork final : public FutureWork {
 
  private:
   void complete(std::exception_ptr error) noexcept;
+  [[nodiscard]] bool in_unfinished_batch();
   void check_timeout();
   [[nodiscard]] std::string describe() const override;
 
