@@ -46,7 +46,8 @@ def _finalize() -> None:
     if _process != os.getpid():
         return
     if _exit is not None and _exit.status and _has_peers():
-        torch.ops.weft.alarm(f"{describe(_exit)} at {_exit.where}")
+        cause = f" while it handled {_exit.__context__}" if _exit.__context__ is not None else ""
+        torch.ops.weft.alarm(f"{describe(_exit)} at {_exit.where}{cause}")
         _exit_now(_exit.status, _EXIT_DELAY_SECONDS)
     if torch.ops.weft.process_group_lost_peer():  # MPI_Finalize would wait for the lost rank
         _exit_now(0, _EXIT_DELAY_SECONDS)

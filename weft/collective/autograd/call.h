@@ -91,6 +91,8 @@ decltype(auto) alarm_on_failure(Communicator& communicator, Run&& run) {
     throw;
   } catch (const mpi::TimeoutError&) {
     throw;
+  } catch (const mpi::Interrupted&) {
+    throw;  // waits that the peers depend on have raised an alarm
   } catch (const std::exception& error) {
     communicator.raise_alarm(message_of(error));
     throw;
