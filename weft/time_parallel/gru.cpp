@@ -40,9 +40,7 @@ struct Arguments {
   bool reverse = false;
 
   [[nodiscard]] std::int64_t hidden() const { return initial.size(1); }
-  [[nodiscard]] Extent extent() const {
-    return extent_of(input, hidden(), lengths.defined() ? std::optional(lengths) : std::nullopt, reverse);
-  }
+  [[nodiscard]] Extent extent() const { return extent_of(input, hidden(), if_defined(lengths), reverse); }
 };
 
 Arguments prepare(const Tensor& input, const Tensor& initial, const Tensor& weight, const std::optional<Tensor>& bias,
@@ -105,8 +103,7 @@ variable_list composite(const Arguments& a) {
     const Tensor n = (in[2] + r * from_state[2]).tanh();
     return {n + z * (h - n)};
   };
-  auto [outputs, states] = run_steps(a.input, {a.initial},
-                                     a.lengths.defined() ? std::optional(a.lengths) : std::nullopt, a.reverse, step);
+  auto [outputs, states] = run_steps(a.input, {a.initial}, if_defined(a.lengths), a.reverse, step);
   return {outputs, states[0]};
 }
 
@@ -114,9 +111,11 @@ struct Function : torch::autograd::Function<Function> {
   static constexpr std::size_t kArguments = 6;
 
   static variable_list forward(AutogradContext* context, const Tensor& input, const Tensor& initial,
-                               const Tensor& weight, const Tensor& bias, const Tensor& lengths, bool reverse) {
-    const Result result = run({input, initial, weight, bias, lengths, reverse}, /*keep_gates=*/true);
-    context->save_for_backward({input, initial, weight, bias, lengths, result.output, result.gates});
+                               const Tensor& weight, const std::optional<Tensor>& bias,
+                               const std::optional<Tensor>& lengths, bool reverse) {
+    const Arguments a{input, initial, weight, bias.value_or(Tensor()), lengths.value_or(Tensor()), reverse};
+    const Result result = run(a, /*keep_gates=*/true);
+    context->save_for_backward({input, initial, weight, a.bias, a.lengths, result.output, result.gates});
     context->saved_data["reverse"] = reverse;
     context->set_materialize_grads(false);
     return {result.output, result.final_state};
@@ -184,7 +183,8 @@ Results differentiate(const Tensor& input, const Tensor& initial, const Tensor& 
     return handle().call(input, initial, weight, bias, lengths, reverse);
   }
   const Arguments a = prepare(input, initial, weight, bias, lengths, reverse);
-  const auto results = Function::apply(a.input, a.initial, a.weight, a.bias, a.lengths, a.reverse);
+  const auto results =
+      Function::apply(a.input, a.initial, a.weight, if_defined(a.bias), if_defined(a.lengths), a.reverse);
   return {results[0].to(input.scalar_type()), results[1].to(input.scalar_type())};
 }
 
@@ -197,8 +197,9 @@ std::tuple<Tensor, Tensor> gru_sequence(const Tensor& input, const Tensor& initi
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
-  m.def("gru_sequence(Tensor input, Tensor initial, Tensor weight, Tensor? bias, Tensor? lengths, bool reverse) "
-        "-> (Tensor, Tensor)");
+  m.def(
+      "gru_sequence(Tensor input, Tensor initial, Tensor weight, Tensor? bias, Tensor? lengths, bool reverse) "
+      "-> (Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("gru_sequence", &gru_op::compute); }
 TORCH_LIBRARY_IMPL(weft, AutogradCPU, m) { m.impl("gru_sequence", &gru_op::differentiate); }

@@ -42,9 +42,7 @@ struct Arguments {
 
   [[nodiscard]] std::int64_t hidden() const { return initial_cell.size(1); }
   [[nodiscard]] std::int64_t projected() const { return initial.size(1); }
-  [[nodiscard]] Extent extent() const {
-    return extent_of(input, hidden(), lengths.defined() ? std::optional(lengths) : std::nullopt, reverse);
-  }
+  [[nodiscard]] Extent extent() const { return extent_of(input, hidden(), if_defined(lengths), reverse); }
 };
 
 Arguments prepare(const Tensor& input, const Tensor& initial, const Tensor& initial_cell, const Tensor& weight,
@@ -113,14 +111,14 @@ Result run(const Arguments& a, bool keep_gates) {
 // The same recurrence with torch's operations, for second derivatives.
 variable_list composite(const Arguments& a) {
   const auto step = [&](const Tensor& x, const Tensors& state) -> Tensors {
-    const Tensor product = a.bias.defined() ? at::addmm(a.bias, state[0], a.weight.t()) : at::mm(state[0], a.weight.t());
+    const Tensor product =
+        a.bias.defined() ? at::addmm(a.bias, state[0], a.weight.t()) : at::mm(state[0], a.weight.t());
     const auto gates = (x + product).chunk(4, 1);
     const Tensor c = gates[1].sigmoid() * state[1] + gates[0].sigmoid() * gates[2].tanh();
     const Tensor h = gates[3].sigmoid() * c.tanh();
     return {a.projection.defined() ? at::mm(h, a.projection.t()) : h, c};
   };
-  auto [outputs, states] = run_steps(a.input, {a.initial, a.initial_cell},
-                                     a.lengths.defined() ? std::optional(a.lengths) : std::nullopt, a.reverse, step);
+  auto [outputs, states] = run_steps(a.input, {a.initial, a.initial_cell}, if_defined(a.lengths), a.reverse, step);
   return {outputs, states[0], states[1]};
 }
 
@@ -128,11 +126,20 @@ struct Function : torch::autograd::Function<Function> {
   static constexpr std::size_t kArguments = 8;
 
   static variable_list forward(AutogradContext* context, const Tensor& input, const Tensor& initial,
-                               const Tensor& initial_cell, const Tensor& weight, const Tensor& bias,
-                               const Tensor& projection, const Tensor& lengths, bool reverse) {
-    const Result result = run({input, initial, initial_cell, weight, bias, projection, lengths, reverse}, true);
+                               const Tensor& initial_cell, const Tensor& weight, const std::optional<Tensor>& bias,
+                               const std::optional<Tensor>& projection, const std::optional<Tensor>& lengths,
+                               bool reverse) {
+    const Arguments a{input,
+                      initial,
+                      initial_cell,
+                      weight,
+                      bias.value_or(Tensor()),
+                      projection.value_or(Tensor()),
+                      lengths.value_or(Tensor()),
+                      reverse};
+    const Result result = run(a, /*keep_gates=*/true);
     context->save_for_backward(
-        {input, initial, initial_cell, weight, bias, projection, lengths, result.output, result.gates});
+        {input, initial, initial_cell, weight, a.bias, a.projection, a.lengths, result.output, result.gates});
     context->saved_data["reverse"] = reverse;
     context->set_materialize_grads(false);
     return {result.output, result.final_state, result.final_cell};
@@ -217,8 +224,8 @@ Results differentiate(const Tensor& input, const Tensor& initial, const Tensor& 
     return handle().call(input, initial, initial_cell, weight, bias, projection, lengths, reverse);
   }
   const Arguments a = prepare(input, initial, initial_cell, weight, bias, projection, lengths, reverse);
-  const auto results = Function::apply(a.input, a.initial, a.initial_cell, a.weight, a.bias, a.projection, a.lengths,
-                                       a.reverse);
+  const auto results = Function::apply(a.input, a.initial, a.initial_cell, a.weight, if_defined(a.bias),
+                                       if_defined(a.projection), if_defined(a.lengths), a.reverse);
   const auto out = [&](const Tensor& x) { return x.to(input.scalar_type()); };
   return {out(results[0]), out(results[1]), out(results[2])};
 }
@@ -233,18 +240,18 @@ std::tuple<Tensor, Tensor, Tensor> lstm_sequence(const Tensor& input, const Tens
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
-  m.def("lstm_sequence(Tensor input, Tensor initial, Tensor initial_cell, Tensor weight, Tensor? bias, "
-        "Tensor? projection, Tensor? lengths, bool reverse) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "lstm_sequence(Tensor input, Tensor initial, Tensor initial_cell, Tensor weight, Tensor? bias, "
+      "Tensor? projection, Tensor? lengths, bool reverse) -> (Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("lstm_sequence", &lstm_op::compute); }
 TORCH_LIBRARY_IMPL(weft, AutogradCPU, m) { m.impl("lstm_sequence", &lstm_op::differentiate); }
 TORCH_LIBRARY_IMPL(weft, Meta, m) {
-  m.impl("lstm_sequence",
-         [](const Tensor& input, const Tensor& initial, const Tensor& initial_cell, const Tensor&,
-            const std::optional<Tensor>&, const std::optional<Tensor>&, const std::optional<Tensor>&, bool) {
-           return std::tuple(empty_sequence(input, initial.size(1)), at::empty_like(initial),
-                             at::empty_like(initial_cell));
-         });
+  m.impl("lstm_sequence", [](const Tensor& input, const Tensor& initial, const Tensor& initial_cell, const Tensor&,
+                             const std::optional<Tensor>&, const std::optional<Tensor>&, const std::optional<Tensor>&,
+                             bool) {
+    return std::tuple(empty_sequence(input, initial.size(1)), at::empty_like(initial), at::empty_like(initial_cell));
+  });
 }
 
 }  // namespace weft::time_parallel

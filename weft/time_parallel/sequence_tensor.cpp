@@ -7,9 +7,7 @@ namespace weft::time_parallel {
 
 using at::Tensor;
 
-Tensor with_contiguous_features(const Tensor& x) {
-  return x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous();
-}
+Tensor with_contiguous_features(const Tensor& x) { return x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
 
 Tensor empty_sequence(const Tensor& like, std::int64_t features) {
   const bool batch_major = like.size(0) > 1 && like.size(1) > 1 && like.stride(0) < like.stride(1);
@@ -22,9 +20,7 @@ Tensor as_matrix(const Tensor& x) {
   return ordered.reshape({-1, x.size(2)});
 }
 
-Tensor to_compute_type(const Tensor& x) {
-  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-}
+Tensor to_compute_type(const Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
 
 Extent extent_of(const Tensor& input, std::int64_t hidden, const std::optional<Tensor>& lengths, bool reverse) {
   Extent extent;
@@ -51,7 +47,8 @@ void check_lengths(const char* name, const std::optional<Tensor>& lengths, std::
 
 void check_argument(const char* name, const char* argument, const Tensor& x, at::IntArrayRef sizes,
                     const Tensor& like) {
-  TORCH_CHECK_VALUE(x.sizes() == sizes, "weft: ", name, " expects ", argument, " of shape ", sizes, ", got ", x.sizes());
+  TORCH_CHECK_VALUE(x.sizes() == sizes, "weft: ", name, " expects ", argument, " of shape ", sizes, ", got ",
+                    x.sizes());
   TORCH_CHECK_VALUE(x.scalar_type() == like.scalar_type() && x.device() == like.device(), "weft: ", name, " expects ",
                     argument, " of type ", like.scalar_type(), " on ", like.device(), ", got ", x.scalar_type(), " on ",
                     x.device());

@@ -23,6 +23,11 @@ namespace weft::time_parallel {
 // Returns x in the type in which the kernels compute: float64 for float64, otherwise float32.
 [[nodiscard]] at::Tensor to_compute_type(const at::Tensor& x);
 
+// torch's custom functions take optional tensors, not undefined ones.
+[[nodiscard]] inline std::optional<at::Tensor> if_defined(const at::Tensor& x) {
+  return x.defined() ? std::optional(x) : std::nullopt;
+}
+
 template <class T>
 [[nodiscard]] Sequence<const T> read(const at::Tensor& x) {
   if (!x.defined()) return {};

@@ -83,8 +83,8 @@ void gru_backward(const GruBackward<T>& p) {
       T* grad_state = carry.get() + (row - e.first_row) * width;
       const T* grad_output = p.grad_output.data ? p.grad_output.at(t, row) : nullptr;
       const T* gates = p.gates.at(t, row);
-      const T* before =
-          e.first(row, t) ? p.initial + row * hidden : static_cast<const T*>(p.output.at(e.reverse ? t + 1 : t - 1, row));
+      const T* before = e.first(row, t) ? p.initial + row * hidden
+                                        : static_cast<const T*>(p.output.at(e.reverse ? t + 1 : t - 1, row));
       for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
         Vec<T> grad = load(grad_state + j, count);
         if (grad_output) grad = grad + load(grad_output + j, count);

@@ -13,13 +13,13 @@ namespace weft::time_parallel {
 template <class T>
 struct GruForward {
   Extent extent;
-  Sequence<const T> input;    // [steps, batch, 3 * hidden]: W x + b of r, z and n
-  const T* initial = nullptr; // [batch, hidden]
-  const T* weight = nullptr;  // [3 * hidden, hidden]
-  const T* bias = nullptr;    // [3 * hidden] or null
-  Sequence<T> output;         // [steps, batch, hidden]; zero after the end of a row
-  T* final_state = nullptr;   // [batch, hidden]
-  Sequence<T> gates;          // [steps, batch, 4 * hidden]: r, z, n and W_n h + b_n for backward; null if not needed
+  Sequence<const T> input;     // [steps, batch, 3 * hidden]: W x + b of r, z and n
+  const T* initial = nullptr;  // [batch, hidden]
+  const T* weight = nullptr;   // [3 * hidden, hidden]
+  const T* bias = nullptr;     // [3 * hidden] or null
+  Sequence<T> output;          // [steps, batch, hidden]; zero after the end of a row
+  T* final_state = nullptr;    // [batch, hidden]
+  Sequence<T> gates;           // [steps, batch, 4 * hidden]: r, z, n and W_n h + b_n for backward; null if not needed
 };
 
 template <class T>

@@ -1,5 +1,5 @@
-// Products of a few rows with a matrix that many steps share. The matrix is packed once into panels of some vectors' width,
-// so that the inner loop reads it contiguously and keeps all sums in registers.
+// Products of a few rows with a matrix that many steps share. The matrix is packed once into panels of some vectors'
+// width, so that the inner loop reads it contiguously and keeps all sums in registers.
 #pragma once
 
 #include <cstdint>
@@ -55,10 +55,18 @@ class PackedMatrix {
       const T* start = bias ? bias + first * kWidth : nullptr;
       T* to = c + first * kWidth;
       switch (panel_vectors(panel)) {
-        case 4: panel_rows<4>(a, a_stride, rows, b, start, to); break;
-        case 3: panel_rows<3>(a, a_stride, rows, b, start, to); break;
-        case 2: panel_rows<2>(a, a_stride, rows, b, start, to); break;
-        default: panel_rows<1>(a, a_stride, rows, b, start, to); break;
+        case 4:
+          panel_rows<4>(a, a_stride, rows, b, start, to);
+          break;
+        case 3:
+          panel_rows<3>(a, a_stride, rows, b, start, to);
+          break;
+        case 2:
+          panel_rows<2>(a, a_stride, rows, b, start, to);
+          break;
+        default:
+          panel_rows<1>(a, a_stride, rows, b, start, to);
+          break;
       }
     }
   }
@@ -81,12 +89,23 @@ class PackedMatrix {
     a += row * a_stride;
     c += row * c_stride;
     switch (rows - row) {
-      case 5: block<5, V>(a, a_stride, b, bias, c, c_stride); break;
-      case 4: block<4, V>(a, a_stride, b, bias, c, c_stride); break;
-      case 3: block<3, V>(a, a_stride, b, bias, c, c_stride); break;
-      case 2: block<2, V>(a, a_stride, b, bias, c, c_stride); break;
-      case 1: block<1, V>(a, a_stride, b, bias, c, c_stride); break;
-      default: break;
+      case 5:
+        block<5, V>(a, a_stride, b, bias, c, c_stride);
+        break;
+      case 4:
+        block<4, V>(a, a_stride, b, bias, c, c_stride);
+        break;
+      case 3:
+        block<3, V>(a, a_stride, b, bias, c, c_stride);
+        break;
+      case 2:
+        block<2, V>(a, a_stride, b, bias, c, c_stride);
+        break;
+      case 1:
+        block<1, V>(a, a_stride, b, bias, c, c_stride);
+        break;
+      default:
+        break;
     }
   }
 

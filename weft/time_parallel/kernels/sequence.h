@@ -12,7 +12,9 @@ struct Sequence {
   std::int64_t step_stride = 0;
   std::int64_t row_stride = 0;
 
-  [[nodiscard]] T* at(std::int64_t step, std::int64_t row) const { return data + step * step_stride + row * row_stride; }
+  [[nodiscard]] T* at(std::int64_t step, std::int64_t row) const {
+    return data + step * step_stride + row * row_stride;
+  }
 };
 
 // The steps and batch rows that a kernel call computes.
