@@ -71,6 +71,28 @@ function(weft_add_library folder)
   set_property(GLOBAL APPEND PROPERTY WEFT_FOLDERS ${folder})
 endfunction()
 
+# weft_add_kernels(<folder>): compiles the folder once per instruction set, with the flags and macros that ATen uses for its own
+# kernels. The sources are in an inline namespace CPU_CAPABILITY, and code elsewhere selects an instruction set at run time.
+function(weft_add_kernels folder)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/weft/${folder}/*.cpp")
+  set(flags_DEFAULT "")
+  set(capabilities DEFAULT)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND capabilities AVX2 AVX512)
+    set(flags_AVX2 -mavx2 -mfma -mf16c)
+    set(flags_AVX512 ${flags_AVX2} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
+  endif()
+  foreach(capability IN LISTS capabilities)
+    _weft_target(target "${folder}/${capability}")
+    add_library(${target} OBJECT ${sources})
+    target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}")
+    target_compile_definitions(${target} PRIVATE CPU_CAPABILITY=${capability} CPU_CAPABILITY_${capability})
+    target_compile_options(${target} PRIVATE ${flags_${capability}} -O3 -Wno-uninitialized -Wno-maybe-uninitialized)
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:weft_settings> weft::torch)
+    set_property(GLOBAL APPEND PROPERTY WEFT_FOLDERS "${folder}/${capability}")
+  endforeach()
+endfunction()
+
 # Sets <variable> to generated sources that include up to eight of the given ones each. CMake's UNITY_BUILD includes them by
 # absolute path, so a clone in another folder could not reuse ccache's objects.
 function(_weft_batch_sources variable target)

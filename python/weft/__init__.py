@@ -31,6 +31,7 @@ from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, PeerLost, TimeoutError
 from .layer_parallel import LayerParallel, Solve
 from .mesh import Mesh
+from .recurrent import GRU, LSTM
 from .tools._diagnosis import doctor
 from .version import __version__
 
@@ -51,6 +52,8 @@ __all__ = [
     "ANY_TAG",
     "CartTopology",
     "Communicator",
+    "GRU",
+    "LSTM",
     "Disagreement",
     "LayerError",
     "LayerParallel",

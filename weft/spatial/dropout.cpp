@@ -94,7 +94,10 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def("tile_dropout", [](const Tensor& x, const LayoutPtr& layout, double p, std::int64_t seed, bool channels) {
     return unpacked(dropout(DistTensor{x, layout}, p, seed, channels));
   });
-  m.def("seeded_dropout", [](const Tensor& x, double p, std::int64_t seed) { return dropout(x, p, seed); });
+  m.def("seeded_dropout(Tensor x, float p, int seed, int first=0) -> Tensor",
+        [](const Tensor& x, double p, std::int64_t seed, std::int64_t first) {
+    return dropout(x, p, seed, first);
+  });
   m.def("draw_dropout_seed",
         [](std::optional<std::int64_t> comm) { return draw_seed(comm ? Communicator::find(*comm) : nullptr); });
   m.def("dropout_mask_seed", [](std::int64_t seed, std::int64_t step) {
