@@ -50,10 +50,10 @@ library_path = str(_library.PATH)
 __all__ = [
     "ANY_SOURCE",
     "ANY_TAG",
-    "CartTopology",
-    "Communicator",
     "GRU",
     "LSTM",
+    "CartTopology",
+    "Communicator",
     "Disagreement",
     "LayerError",
     "LayerParallel",

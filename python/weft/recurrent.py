@@ -40,7 +40,9 @@ class _Batch:
 class _Recurrent(nn.RNNBase):
     """The common part of GRU and LSTM. Subclasses define the recurrence of one layer and direction."""
 
-    def __init__(self, mode: str, *args: Any, comm: Communicator | None, solver: str, chunks: int | None, **options: Any):
+    def __init__(
+        self, mode: str, *args: Any, comm: Communicator | None, solver: str, chunks: int | None, **options: Any
+    ):
         super().__init__(mode, *args, **options)
         if solver not in SOLVERS:
             raise ValueError(f"weft: expected one of the solvers {', '.join(SOLVERS)}, got {solver!r}")
@@ -70,10 +72,13 @@ class _Recurrent(nn.RNNBase):
     def _forward(
         self, input: Tensor | PackedSequence, initial: list[Tensor] | None, lengths: Tensor | None
     ) -> tuple[Tensor | PackedSequence, list[Tensor]]:
-        packed = input if isinstance(input, PackedSequence) else None
-        if packed is not None:
+        packed: PackedSequence | None = None
+        if isinstance(input, PackedSequence):
+            packed = input
             if lengths is not None:
                 raise ValueError("weft: a packed sequence has its own lengths; do not pass `lengths`")
+            if self.comm is not None and self.comm.size > 1:
+                raise ValueError("weft: a split sequence cannot be packed; pass a padded tensor and `lengths`")
             # The rows stay in the packed (sorted) order until the end.
             sorted_input = PackedSequence(packed.data, packed.batch_sizes)
             x, lengths = pad_packed_sequence(sorted_input)
@@ -119,7 +124,9 @@ class _Recurrent(nn.RNNBase):
             for direction in range(directions):
                 index = layer * directions + direction
                 suffix = f"l{layer}{'_reverse' if direction else ''}"
-                mine = {name.removesuffix(f"_{suffix}"): w for name, w in weights.items() if name.endswith(f"_{suffix}")}
+                mine = {
+                    name.removesuffix(f"_{suffix}"): w for name, w in weights.items() if name.endswith(f"_{suffix}")
+                }
                 # One product for all steps. The layout follows x: a transposed batch-major input stays batch-major.
                 products = linear(x, mine["weight_ih"], mine.get("bias_ih"))
                 y, state = self._chain(mine, products, tuple(h[index] for h in initial), batch, chunks, direction == 1)
@@ -133,7 +140,7 @@ class _Recurrent(nn.RNNBase):
     def _chain(
         self, weights: dict[str, Tensor], products: Tensor, initial: State, batch: _Batch, chunks: int, reverse: bool
     ) -> tuple[Tensor, State]:
-        """Runs the recurrence over the pieces of all ranks. Chunks of the batch travel through the ranks as a wavefront."""
+        """Runs the recurrence over the pieces of all ranks. Chunks of the batch travel through the ranks."""
         comm = self.comm
         if comm is None or comm.size == 1:
             return self._recur(weights, products, initial, batch.lengths, reverse)
@@ -184,12 +191,20 @@ class _Recurrent(nn.RNNBase):
             "masked": lengths is not None,
             "training": self.training,
         }
-        everyone = _objects.all_gather(self.comm, (problem, facts, x.size(0) if x.dim() == 3 else 0, initial is not None,
-                                                   None if lengths is None else lengths.tolist()))
+        everyone = _objects.all_gather(
+            self.comm,
+            (
+                problem,
+                facts,
+                x.size(0) if x.dim() == 3 else 0,
+                initial is not None,
+                None if lengths is None else lengths.tolist(),
+            ),
+        )
         for rank, (theirs, *_) in enumerate(everyone):
             if theirs:
                 raise ValueError(f"weft: {type(self).__name__}: {theirs} (rank {rank})")
-        for key, mine in facts.items():
+        for key in facts:
             values = [entry[1][key] for entry in everyone]
             if any(value != values[0] for value in values):
                 listed = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
@@ -198,10 +213,12 @@ class _Recurrent(nn.RNNBase):
         offset = sum(steps[: self.comm.rank])
         if lengths is not None:
             if any(entry[4] != everyone[0][4] for entry in everyone):
-                raise ValueError(f"weft: {type(self).__name__}: lengths differ between ranks; pass those of the whole rows")
+                raise ValueError(
+                    f"weft: {type(self).__name__}: lengths differ between ranks; pass those of the whole rows"
+                )
             lengths = (lengths.to("cpu", torch.int64) - offset).clamp(0, x.size(0)).contiguous()
         shape = (self.num_layers * directions, x.size(1))
-        states = [h for h in initial] if initial else [x.new_zeros(*shape, width) for width in self._widths]
+        states = list(initial) if initial else [x.new_zeros(*shape, width) for width in self._widths]
         if everyone[0][3]:
             # In backward, rank 0 gets the gradient of the initial state from the ranks that use it.
             states = list(self.comm.broadcast(torch.cat(states, dim=2)).split(self._widths, dim=2))
@@ -211,7 +228,9 @@ class _Recurrent(nn.RNNBase):
 
     def _problem(self, x: Tensor, initial: list[Tensor] | None, lengths: Tensor | None) -> str:
         if not isinstance(x, Tensor) or x.dim() != 3:
-            return f"expected a sequence of 2 or 3 dimensions, got {tuple(x.shape) if isinstance(x, Tensor) else type(x)}"
+            return (
+                f"expected a sequence of 2 or 3 dimensions, got {tuple(x.shape) if isinstance(x, Tensor) else type(x)}"
+            )
         if x.size(2) != self.input_size:
             return f"expected {self.input_size} features (input_size), got {x.size(2)}"
         if x.dtype != self.weight_ih_l0.dtype:
@@ -222,12 +241,13 @@ class _Recurrent(nn.RNNBase):
             if tuple(h.shape) != expected:
                 return f"expected an initial state of shape {expected}, got {tuple(h.shape)}"
         if lengths is not None and (lengths.dim() != 1 or lengths.size(0) != x.size(1) or lengths.is_floating_point()):
-            return f"expected {x.size(1)} integer lengths, one per row, got {lengths.dtype} of shape {tuple(lengths.shape)}"
+            got = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
+            return f"expected {x.size(1)} integer lengths, one per row, got {got}"
         return ""
 
     def _shared_weights(self) -> dict[str, Tensor]:
         """Returns the weights by name. In backward, their gradients are summed over the ranks."""
-        named = dict(self.named_parameters(recurse=False))
+        named: dict[str, Tensor] = dict(self.named_parameters(recurse=False))
         if self.comm is None or self.comm.size == 1:
             return named
         return dict(zip(named, torch.ops.weft.share(list(named.values()), self.comm._id), strict=True))
@@ -304,7 +324,7 @@ class GRU(_Recurrent):
             dtype=dtype, comm=comm, solver=solver, chunks=chunks,
         )  # fmt: skip
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, input: Tensor | PackedSequence, hx: Tensor | None = None, *, lengths: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Returns the outputs of this rank's steps and the final state. Collective over ``comm``.
@@ -353,14 +373,14 @@ class LSTM(_Recurrent):
             device=device, dtype=dtype, comm=comm, solver=solver, chunks=chunks,
         )  # fmt: skip
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         input: Tensor | PackedSequence,
         hx: tuple[Tensor, Tensor] | None = None,
         *,
         lengths: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
-        """Returns the outputs of this rank's steps and the final state (h, c). Arguments as for weft.GRU. Collective."""
+        """Collective. Returns the outputs of this rank's steps and the final state (h, c). Arguments: see weft.GRU."""
         y, final = self._forward(input, None if hx is None else list(hx), lengths)
         return y, (final[0], final[1])
 

@@ -95,9 +95,7 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
     return unpacked(dropout(DistTensor{x, layout}, p, seed, channels));
   });
   m.def("seeded_dropout(Tensor x, float p, int seed, int first=0) -> Tensor",
-        [](const Tensor& x, double p, std::int64_t seed, std::int64_t first) {
-    return dropout(x, p, seed, first);
-  });
+        [](const Tensor& x, double p, std::int64_t seed, std::int64_t first) { return dropout(x, p, seed, first); });
   m.def("draw_dropout_seed",
         [](std::optional<std::int64_t> comm) { return draw_seed(comm ? Communicator::find(*comm) : nullptr); });
   m.def("dropout_mask_seed", [](std::int64_t seed, std::int64_t step) {

@@ -35,8 +35,8 @@ struct Arguments {
   Tensor input;
   Tensor initial;
   Tensor weight;
-  Tensor bias;     // undefined if there is none
-  Tensor lengths;  // undefined if there is none
+  Tensor bias;     // undefined if not given
+  Tensor lengths;  // undefined if not given
   bool reverse = false;
 
   [[nodiscard]] std::int64_t hidden() const { return initial.size(1); }

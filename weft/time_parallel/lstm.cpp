@@ -35,9 +35,9 @@ struct Arguments {
   Tensor initial;
   Tensor initial_cell;
   Tensor weight;
-  Tensor bias;        // undefined if there is none
-  Tensor projection;  // undefined if there is none
-  Tensor lengths;     // undefined if there is none
+  Tensor bias;        // undefined if not given
+  Tensor projection;  // undefined if not given
+  Tensor lengths;     // undefined if not given
   bool reverse = false;
 
   [[nodiscard]] std::int64_t hidden() const { return initial_cell.size(1); }

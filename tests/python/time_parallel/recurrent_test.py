@@ -71,7 +71,9 @@ def compare(
     for h, h_all in zip(flat(state), flat(state_all), strict=True):
         torch.testing.assert_close(h, h_all.detach(), **CLOSE)
     share = 1 / comm.size  # every rank has the final state; it counts once
-    loss = (y * weight[mine]).sum() + sum(share * (h * w).sum() for h, w in zip(flat(state), state_weights, strict=True))
+    loss = (y * weight[mine]).sum() + sum(
+        share * (h * w).sum() for h, w in zip(flat(state), state_weights, strict=True)
+    )
     weft.backward(loss)
     torch.testing.assert_close(x.grad, x_all.grad[mine], **CLOSE)
     for (name, parameter), other in zip(net.named_parameters(), reference.parameters(), strict=True):
@@ -139,7 +141,7 @@ def test_unbatched_input() -> None:
     net = weft.LSTM(3, 4, dtype=torch.float64)
     x = torch.randn(5, 3, dtype=torch.float64)
     y, (h, c) = net(x)
-    y_all, (h_all, c_all) = net(x.unsqueeze(1))
+    y_all, (_, c_all) = net(x.unsqueeze(1))
     assert y.shape == (5, 4) and h.shape == (1, 4)
     torch.testing.assert_close(y, y_all.squeeze(1))
     torch.testing.assert_close(c, c_all.squeeze(1))
