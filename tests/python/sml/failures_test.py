@@ -487,7 +487,7 @@ def test_idle_sessions_are_evicted(tmp_path: Path) -> None:
     while switch.metric("slots_assigned") > 0:  # the workers still run, but send nothing
         assert job.poll() is None
         time.sleep(0.05)
-    assert "without packets" in switch.log.read_text()
+    assert "received no packets" in switch.log.read_text()
     job.terminate()
     job.wait()
     switch.kill()
