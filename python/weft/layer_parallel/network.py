@@ -13,13 +13,15 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_leaves
 
-from . import _bindings, _objects, _sharing
-from ._layer_pass import HeldLayer, Pass
-from ._module_state import LentLayer, ModuleWatch
-from ._sharing import Sharing
-from ._solve import Solve, SolveStatistics, per_level, require_integers
-from .communicator import Communicator
-from .errors import LayerError
+from weft import _bindings, _objects
+from weft.communicator import Communicator
+from weft.errors import LayerError
+
+from . import sharing
+from .layer_pass import HeldLayer, Pass
+from .module_state import LentLayer, ModuleWatch
+from .sharing import Sharing
+from .solve import Solve, SolveStatistics, per_level, require_integers
 
 __all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics"]
 
@@ -311,12 +313,12 @@ class LayerParallel(nn.Module):
         self._copies[number] = module
         self._hold({number: module})
 
-    def _combine_buffers(self, updates: _sharing.BufferUpdates) -> None:
+    def _combine_buffers(self, updates: sharing.BufferUpdates) -> None:
         """Collective. Applies the changes that the layers of all ranks made to shared buffers."""
         parts = [updates] if self.comm.size == 1 else _objects.all_gather(self.comm, updates)
         everything = {number: changes for part in parts for number, changes in part.items()}
         modules = {key: module for layer in self._held.values() for key, module in layer.shared}
-        _sharing.combine(everything, modules)
+        sharing.combine(everything, modules)
 
     def _leave_out_other_layers(self, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
         others = {f"{prefix}layers.{number}." for number in range(self.total_layers) if number not in self.own}

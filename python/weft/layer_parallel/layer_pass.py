@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from . import _call_site
-from ._module_state import Place, update_copy
-from ._sharing import BufferUpdates, SharedBuffers
-from ._solve import SolveStatistics
+from weft import _call_site
+
+from .module_state import Place, update_copy
+from .sharing import BufferUpdates, SharedBuffers
+from .solve import SolveStatistics
 
 if TYPE_CHECKING:
-    from .layer_parallel import LayerParallel, State
+    from .network import LayerParallel, State
 
 
 class HeldLayer:
