@@ -175,7 +175,7 @@ function(_weft_set_test_properties test ranks labels timeout)
     set(timeout 600)
   endif()
   set(environment "WEFT_MPI=${WEFT_MPI}" "WEFT_MPI_ROOT=${WEFT_MPI_ROOT}" "WEFT_LIBRARY_DIR=${PROJECT_BINARY_DIR}/lib"
-      "OMP_NUM_THREADS=1")
+      "OMP_NUM_THREADS=1" "OMPI_MCA_mpi_yield_when_idle=1") # tests that run at the same time share the cores
   _weft_append_sanitizer_environment(environment)
   set_tests_properties(${test} PROPERTIES
     PROCESSORS ${ranks} TIMEOUT ${timeout} LABELS "${labels}" ENVIRONMENT "${environment}")

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import weft
 
-PROGRAMS = int(os.environ.get("WEFT_PROGRAMS", "1000"))
+PROGRAMS = int(os.environ.get("WEFT_PROGRAMS", "400"))
 FIRST = int(os.environ.get("WEFT_PROGRAMS_FROM", "0"))
 
 Leaves = Sequence[Tensor]
