@@ -28,7 +28,7 @@ def attempt(run):
 
 def limit(group):  # a short timeout, after all ranks have met
     dist.barrier(group)
-    group._get_backend(torch.device("cpu")).set_timeout(timedelta(seconds=1))
+    group._get_backend(torch.device("cpu")).set_timeout(timedelta(milliseconds=500))
     return group
 
 def store():
@@ -76,23 +76,28 @@ start()
 groups = [limit(dist.new_group()) for _ in range({len(CALLS)})]
 if rank == 0:
 {attempts}
+    if dist.get_backend() == "weft":  # a failed group reports the original failure
+        attempt(lambda: dist.broadcast(torch.ones(3), 0, group=groups[0]))
 x = torch.ones(1)
 dist.all_reduce(x)
 print("sum", x.item(), flush=True)
 """
     _, text, _ = run(tmp_path, program)
     attempted = re.findall(r"\[0\] after ([\d.]+) s: (.*)", text)
+    if BACKEND != "gloo":
+        _, again = attempted.pop()
+        assert "broadcast" not in again and "all_reduce" in again, text
     assert len(attempted) == len(CALLS), text
     for name, (when, what) in zip(CALLS, attempted, strict=True):
-        assert 0.8 < float(when) < 60
+        assert 0.4 < float(when) < 60
         assert BACKEND == "gloo" or (name.split()[0] in what and re.search(r"(?i)timeout|timed out", what)), what
     assert text.count("sum 2.0") == 2
 
 
 def test_failure_reaches_every_other_rank(tmp_path: Path) -> None:
     program = """
-start(timeout=timedelta(seconds=2))
-dist.barrier()
+start()
+limit(dist.group.WORLD)
 if rank != 1:
     attempt(lambda: dist.all_reduce(torch.ones(3)))
     store().set(f"told {rank}", "")
@@ -105,75 +110,52 @@ else:
         assert BACKEND == "gloo" or "all_reduce" in what
 
 
-@not_gloo
-def test_failed_group_is_not_reused(tmp_path: Path) -> None:
+def test_timeout_is_raised_by_work_and_future(tmp_path: Path) -> None:
     program = """
 start()
 short = limit(dist.new_group())
 if rank == 0:
-    attempt(lambda: dist.all_reduce(torch.ones(3), group=short))
-    attempt(lambda: dist.broadcast(torch.ones(3), 0, group=short))
-dist.barrier()
-"""
-    _, text, _ = run(tmp_path, program)
-    first, second = re.findall(r"\[0\] after [\d.]+ s: (.*)", text)
-    assert "all_reduce" in first
-    assert "broadcast" not in second and "all_reduce" in second  # reports the original failure
-
-
-def test_timeout_is_raised_by_work_and_future(tmp_path: Path) -> None:
-    program = """
-start(timeout=timedelta(seconds=2))
-dist.barrier()
-if rank == 0:
-    work = dist.all_reduce(torch.ones(3), async_op=True)
+    work = dist.all_reduce(torch.ones(3), group=short, async_op=True)
     attempt(work.wait)
     attempt(work.get_future().wait)
     print("completed", work.is_completed(), "exception", work.exception() is not None, flush=True)
+    if dist.get_backend() == "weft":
+        attempt(lambda: dist.barrier(timeout=timedelta(milliseconds=500)))  # a timeout of the call
     end()
 else:
     stay_away()
 """
     _, text, _ = run(tmp_path, program)
-    assert len(re.findall(r"\[0\] after", text)) == 2 and "nothing happened" not in text
-    if BACKEND != "gloo":
-        assert "completed True exception True" in text
-        assert all("all_reduce" in line for line in re.findall(r"\[0\] after.*", text))
+    lines = re.findall(r"\[0\] after ([\d.]+) s: (.*)", text)
+    assert "nothing happened" not in text
+    if BACKEND == "gloo":
+        assert len(lines) == 2, text
+        return
+    assert "completed True exception True" in text
+    first, second, (when, what) = lines
+    assert "all_reduce" in first[1] and "all_reduce" in second[1]
+    assert float(when) < 60 and "barrier" in what  # the timeout of the group is half an hour
 
 
-@not_gloo
-def test_call_can_have_its_own_timeout(tmp_path: Path) -> None:
+def test_monitored_barrier_names_missing_ranks(tmp_path: Path) -> None:
+    """Uses the method of the group, because torch.distributed.monitored_barrier accepts only the name gloo."""
     program = """
 start()
-dist.barrier()
+limit = timedelta(seconds=1)
+groups = [dist.group.WORLD, dist.new_group()]
+for group in groups:
+    group.monitored_barrier(timedelta(minutes=1))
 if rank == 0:
-    attempt(lambda: dist.barrier(timeout=timedelta(seconds=1)))
-    end()
-else:
-    stay_away()
-"""
-    _, text, _ = run(tmp_path, program)
-    when, what = told(text, 0)
-    assert when < 60 and "barrier" in what  # the timeout of the group is half an hour
-
-
-@pytest.mark.parametrize("wait_all_ranks", [False, True])
-def test_monitored_barrier_names_missing_ranks(wait_all_ranks: bool, tmp_path: Path) -> None:
-    """Uses the method of the group, because torch.distributed.monitored_barrier accepts only the name gloo."""
-    program = f"""
-start()
-limit = timedelta(seconds=2)
-dist.group.WORLD.monitored_barrier(timedelta(minutes=1))
-if rank == 0:
-    attempt(lambda: dist.group.WORLD.monitored_barrier(limit, wait_all_ranks={wait_all_ranks}))
+    for wait_all_ranks, group in enumerate(groups):
+        attempt(lambda: group.monitored_barrier(limit, wait_all_ranks=bool(wait_all_ranks)))
     end()
 else:
     stay_away()
 """
     _, text, _ = run(tmp_path, program, ranks=3)
-    _, what = told(text, 0)
-    assert re.search(r"(?i)monitored.?barrier", what)
-    assert re.search(r"(?i)ranks? 1, 2\b" if wait_all_ranks else r"(?i)rank 1\b", what), what
+    first, everyone = re.findall(r"\[0\] after [\d.]+ s: (.*)", text)
+    assert re.search(r"(?i)monitored.?barrier", first) and re.search(r"(?i)rank 1\b", first), text
+    assert re.search(r"(?i)monitored.?barrier", everyone) and re.search(r"(?i)ranks? 1, 2\b", everyone), text
 
 
 @not_gloo
@@ -184,10 +166,10 @@ start()
 group = dist.group.WORLD
 group.monitored_barrier(timedelta(minutes=1))
 if rank == 0:
-    time.sleep(3)
+    time.sleep(1.5)
 if rank == 1:
     stay_away()
-attempt(lambda: group.monitored_barrier(timedelta(seconds=6)))
+attempt(lambda: group.monitored_barrier(timedelta(seconds=3)))
 if rank == 0:
     end()
 group.monitored_barrier(timedelta(minutes=1))
@@ -222,36 +204,29 @@ for _ in range(3):
     dist.all_reduce(x)
     dist.destroy_process_group()
     print("sum", x.item(), flush=True)
-"""
-    status, text, _ = run(tmp_path, program)
-    assert status == 0 and text.count("sum 2.0") == 6, text
-
-
-def test_use_after_destruction_raises(tmp_path: Path) -> None:
-    program = """
-start()
-group = dist.group.WORLD
-dist.barrier()
-dist.destroy_process_group()
 try:
     dist.all_reduce(torch.ones(1))
 except ValueError as error:
     print("told", error, flush=True)
 """
     status, text, _ = run(tmp_path, program)
-    assert status == 0 and text.count("told Default process group has not been initialized") == 2, text
+    assert status == 0 and text.count("sum 2.0") == 6, text
+    assert text.count("told Default process group has not been initialized") == 2, text
 
 
-@pytest.mark.parametrize("other", ["dist.broadcast(torch.ones(3), 0)", "dist.all_reduce(torch.ones(4))"])
-def test_torch_finds_mismatches_in_debug_mode(other: str, tmp_path: Path) -> None:
-    program = f"""
+def test_torch_finds_mismatches_in_debug_mode(tmp_path: Path) -> None:
+    program = """
 start(timeout=timedelta(seconds=20))
+one, two = dist.new_group(), dist.new_group()
 dist.barrier()
-attempt(lambda: dist.all_reduce(torch.ones(3)) if rank == 0 else {other})
+attempt(lambda: dist.all_reduce(torch.ones(3), group=one) if rank == 0 else dist.broadcast(torch.ones(3), 0, group=one))
+attempt(lambda: dist.all_reduce(torch.ones(3 + rank), group=two))
 """
     _, text, _ = run(tmp_path, program, TORCH_DISTRIBUTED_DEBUG="DETAIL")
     for rank in range(2):
-        assert re.search(r"Detected mismatch between collectives on ranks|shapes", told(text, rank)[1]), text
+        told = re.findall(rf"\[{rank}\] after [\d.]+ s: (.*)", text)
+        assert len(told) == 2, text
+        assert all(re.search(r"Detected mismatch between collectives on ranks|shapes", what) for what in told), text
 
 
 @not_gloo
@@ -275,22 +250,14 @@ def start_without_mpi(**variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.PIPE, text=True)
 
 
-def check_says_how_to_start(process: subprocess.Popen[str]) -> None:
-    _, text = process.communicate(timeout=100)
-    assert process.returncode != 0 and "mpirun -n" in text, text
-
-
 @not_gloo
-def test_started_by_torchrun() -> None:
-    """torchrun sets all variables that torch's store needs, so the backend must raise."""
+def test_start_without_mpirun_raises() -> None:
+    """torchrun sets all variables that torch's store needs, so the backend must raise; the third process has none."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    for process in [start_without_mpi(RANK=str(rank), **shared) for rank in range(2)]:
-        check_says_how_to_start(process)
-
-
-@not_gloo
-def test_started_without_a_launcher() -> None:
-    check_says_how_to_start(start_without_mpi())
+    processes = [*(start_without_mpi(RANK=str(rank), **shared) for rank in range(2)), start_without_mpi()]
+    for process in processes:
+        _, text = process.communicate(timeout=100)
+        assert process.returncode != 0 and "mpirun -n" in text, text
 
 
 @not_gloo
@@ -300,7 +267,7 @@ def test_new_group_waits_for_a_late_rank(tmp_path: Path) -> None:
 start()
 dist.barrier()
 if rank == 0:
-    time.sleep(3)
+    time.sleep(2)
 group = dist.new_group([0, 1])
 x = torch.ones(1)
 dist.all_reduce(x, group=group)
