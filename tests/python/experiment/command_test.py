@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from event_files import RESTART, scalars
-from experiment.weft_command import STEPS, checkpoint_steps, command, curve, environment, toy_file, weft
+from experiment.weft_command import STEPS, checkpoint_steps, command, curve, environment, toy_file, weft, weft_together
 from jobs import LAUNCHER
 
 from weft import checkpoint
@@ -32,11 +33,11 @@ def test_check_shows_the_part_of_a_rank(ranks: int) -> None:
 def test_reports_mistakes_once_with_locations(tmp_path: Path) -> None:
     file = toy_file(tmp_path)
     file.write_text(file.read_text().replace("epochs", "epohcs"))
-    done = weft("train", "-n", "2", file, cwd=tmp_path)
+    done, checked = weft_together(["train", "-n", "2", file], ["check", file], cwd=tmp_path)
     assert done.returncode != 0
     assert done.stderr.count(f"{file}:7:3: unknown key 'epohcs' in model; did you mean 'epochs'?") == 1
     assert not (tmp_path / "runs").exists()
-    assert weft("check", file).returncode == 2
+    assert checked.returncode == 2
 
 
 def test_rejects_impossible_rank_counts(tmp_path: Path) -> None:
@@ -83,27 +84,28 @@ def test_reports_a_rank_with_another_file(tmp_path: Path) -> None:
     assert "which has different contents on other ranks" in done.stderr
 
 
-def test_resume_rejects_other_batches(tmp_path: Path) -> None:
-    file = toy_file(tmp_path)
-    assert weft("train", file, "--set", "model.epochs=1", "--out", tmp_path / "run").returncode == 0
-    for setting, text in {
+def test_resume_rejects_other_batches(finished: Path, tmp_path: Path) -> None:
+    refused = {
         "model.batch_size=16": "batch_size is 16, but the run started with 8",
         "seed=4": "seed is 4, but the run started with 3",
         "data.shuffle=false": "shuffle is 0, but the run started with 1",
-    }.items():
+    }
+    jobs: list[list[str | Path]] = []
+    for setting in refused:
         for ranks in ("1", "2"):
-            done = weft("train", "-n", ranks, file, "--set", setting, "--resume", "--out", tmp_path / "run")
-            assert done.returncode != 0
-            assert done.stderr.count(f"cannot resume: {text}") == 1, done.stderr
+            out = shutil.copytree(finished, tmp_path / f"{setting} {ranks}")  # one job at a time may use a folder
+            jobs.append(["train", "-n", ranks, toy_file(tmp_path), "--set", setting, "--resume", "--out", out])
+    texts = [text for text in refused.values() for _ in ("1", "2")]
+    for done, text in zip(weft_together(*jobs), texts, strict=True):
+        assert done.returncode != 0
+        assert done.stderr.count(f"cannot resume: {text}") == 1, done.stderr
 
 
-def test_reports_a_used_folder_once(tmp_path: Path) -> None:
-    file = toy_file(tmp_path)
-    assert weft("train", file, "--set", "model.epochs=1", "--out", tmp_path / "run").returncode == 0
+def test_reports_a_used_folder_once(finished: Path, tmp_path: Path) -> None:
     for ranks in ("1", "2"):
-        done = weft("train", "-n", ranks, file, "--out", tmp_path / "run")
+        done = weft("train", "-n", ranks, toy_file(tmp_path), "--out", finished)
         assert done.returncode == 2
-        assert done.stderr.count(f"{tmp_path}/run already contains a run") == 1
+        assert done.stderr.count(f"{finished} already contains a run; continue it with --resume") == 1
         assert "communicator" not in done.stderr
 
 
@@ -111,19 +113,21 @@ def test_accepts_options_in_any_order(tmp_path: Path) -> None:
     file = toy_file(tmp_path)
     done = weft("check", "--set", "model.epochs=1", "--set", "seed=4", file, "-n", "4")
     assert done.returncode == 0, done.stderr
-    assert "--tolerance" in weft("compare", "--help").stdout
-    assert weft("train", "--help").returncode == 0
 
 
 def test_rejects_unknown_commands(tmp_path: Path) -> None:
     done = weft("trian", toy_file(tmp_path))
     assert done.returncode == 2
     assert "unknown command 'trian'; did you mean 'train'?" in done.stderr and "sml-demo" in done.stderr
-    for wrong in [[], ["train"], ["train", "toy.yaml", "-n", "0"], ["check", "toy.yaml", "--unknown"], ["--unknown"]]:
-        done = weft(*wrong, cwd=tmp_path)
-        assert done.returncode == 2 and done.stderr, wrong
-    for fine in [["--help"], ["train", "--help"], ["compare", "--help"]]:
-        assert weft(*fine).returncode == 0, fine
+    wrong = [[], ["train"], ["train", "toy.yaml", "-n", "0"], ["check", "toy.yaml", "--unknown"], ["--unknown"]]
+    for arguments, done in zip(wrong, weft_together(*wrong, cwd=tmp_path), strict=True):
+        assert done.returncode == 2 and done.stderr, arguments
+
+
+def test_prints_help() -> None:
+    whole, train, compare = weft_together(["--help"], ["train", "--help"], ["compare", "--help"])
+    assert whole.returncode == train.returncode == compare.returncode == 0
+    assert "--tolerance" in compare.stdout
 
 
 def test_rejects_a_rank_count_that_differs_from_the_launchers(tmp_path: Path) -> None:
@@ -160,15 +164,16 @@ def test_a_rank_reports_a_rebuilt_cache(tmp_path: Path) -> None:
         toy_file(tmp_path).read_text().replace("classes: 3", f"classes: 3, cache: '{tmp_path}/c_{{rank}}_{{size}}.bin'")
     )
     for _ in range(2):
-        assert weft("train", "-n", "2", file, "--set", "model.epochs=1", cwd=tmp_path).returncode == 0
+        done = weft("train", "-n", "2", file, "--set", "model.epochs=0", cwd=tmp_path)
+        assert done.returncode == 0 and "c_1_2-train.bin" not in done.stderr, done.stderr
     (tmp_path / "c_1_2-train.bin").write_bytes(b"something else")
-    done = weft("train", "-n", "2", file, "--set", "model.epochs=1", cwd=tmp_path)
+    done = weft("train", "-n", "2", file, "--set", "model.epochs=0", cwd=tmp_path)
     assert done.returncode == 0 and "rank 1: " in done.stderr and "c_1_2-train.bin" in done.stderr, done.stderr
 
 
 def test_trains_with_checks_disabled(tmp_path: Path) -> None:
     done = subprocess.run(
-        command("train", "-n", "2", toy_file(tmp_path), "--out", tmp_path / "run"),
+        command("train", "-n", "2", toy_file(tmp_path), "--set", "model.epochs=1", "--out", tmp_path / "run"),
         env={**environment(), "WEFT_CHECK": "0"},
         capture_output=True,
         text=True,
@@ -176,7 +181,7 @@ def test_trains_with_checks_disabled(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert checkpoint_steps(tmp_path / "run")[-1] == STEPS
+    assert checkpoint_steps(tmp_path / "run")[-1] == STEPS // 4
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +218,9 @@ def test_epoch_cost_is_the_mean_of_its_batches(finished: Path) -> None:
 
 
 def test_curve_does_not_depend_on_the_rank_count(finished: Path, tmp_path: Path) -> None:
-    for ranks in [2, 4]:
-        out = tmp_path / str(ranks)
-        done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out)
+    file = toy_file(tmp_path)
+    outs = [tmp_path / ranks for ranks in ("2", "4")]
+    for out, done in zip(outs, weft_together(*(["train", "-n", out.name, file, "--out", out] for out in outs))):
         assert done.returncode == 0, done.stderr
         expected = curve(finished)
         assert curve(out) == pytest.approx(expected, rel=1e-4)
@@ -223,12 +228,6 @@ def test_curve_does_not_depend_on_the_rank_count(finished: Path, tmp_path: Path)
         assert ours.keys() == theirs.keys()
         for name in ours:
             torch.testing.assert_close(ours[name], theirs[name], rtol=2e-3, atol=2e-4)
-
-
-def test_does_not_overwrite_a_used_folder(finished: Path) -> None:
-    done = weft("train", toy_file(finished.parent), "--out", finished)
-    assert done.returncode != 0
-    assert "continue it with --resume" in done.stderr
 
 
 def test_plain_torch_loads_the_parameters(finished: Path) -> None:
@@ -263,13 +262,14 @@ def test_training_starts_with_weights_of_plain_torch(tmp_path: Path, finished: P
     torch.nn.init.zeros_(net[2].bias)
     state = experiment_state(net)
     state["layer3.weight"] = state["layer3.weight"].view(20, 8, 7, 5)
-    curves = []
-    for ranks in [1, 3]:
-        out = tmp_path / str(ranks)
-        checkpoint.save(state, out / "checkpoints/step-00000000")
-        done = weft("train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=1")
+    jobs = []
+    for ranks in ("1", "3"):
+        checkpoint.save(state, tmp_path / ranks / "checkpoints/step-00000000")
+        job = ["train", "-n", ranks, toy_file(tmp_path), "--out", tmp_path / ranks, "--resume"]
+        jobs.append([*job, "--set", "model.epochs=1"])
+    for done in weft_together(*jobs):
         assert done.returncode == 0, done.stdout + done.stderr
-        curves.append(curve(out))
+    curves = [curve(tmp_path / ranks) for ranks in ("1", "3")]
     assert curves[0][1] == pytest.approx(math.log(3), rel=1e-6)  # three equally likely classes
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
 
@@ -277,19 +277,20 @@ def test_training_starts_with_weights_of_plain_torch(tmp_path: Path, finished: P
 def test_resumes_from_an_edited_checkpoint(tmp_path: Path, finished: Path) -> None:
     last = checkpoint.latest(finished)
     changed = {"layer3.weight": checkpoint.load(last)["layer3.weight"].flatten(1) * 0.5}  # the shape in torch.nn.Linear
-    curves = []
-    for ranks in [1, 2]:
-        out = tmp_path / str(ranks)
+    jobs = []
+    for ranks in ("1", "2"):
+        out = tmp_path / ranks
         folder = checkpoint.save(changed, out / "checkpoints" / last.name, like=last)
         back = checkpoint.load(folder)
         for name, tensor in checkpoint.load(last).items():
             assert torch.equal(back[name], tensor * 0.5 if name == "layer3.weight" else tensor), name
-        arguments = ["train", "-n", str(ranks), toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=5"]
-        done = weft(*arguments)
+        jobs.append(["train", "-n", ranks, toy_file(tmp_path), "--out", out, "--resume", "--set", "model.epochs=5"])
+    curves = []
+    for ranks, done in zip(("1", "2"), weft_together(*jobs), strict=True):
         assert done.returncode == 0, done.stdout + done.stderr
-        (events,) = out.glob("events.out.tfevents.*")
+        (events,) = (tmp_path / ranks).glob("events.out.tfevents.*")
         assert (RESTART, STEPS + 1) in [(tag, step) for tag, step, *_ in scalars(events.read_bytes())]
-        curves.append(curve(out))
+        curves.append(curve(tmp_path / ranks))
     assert sorted(curves[0]) == list(range(STEPS + 1, STEPS + 31))
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
 
@@ -297,14 +298,17 @@ def test_resumes_from_an_edited_checkpoint(tmp_path: Path, finished: Path) -> No
 def test_rejects_weights_of_another_shape(tmp_path: Path, finished: Path) -> None:
     state = experiment_state(plain_network())  # layer3 in the shape of torch.nn.Linear
     checkpoint.save(state, tmp_path / "a/checkpoints/step-00000000")
-    done = weft("train", "-n", "2", toy_file(tmp_path), "--out", tmp_path / "a", "--resume")
+    del state["layer4.bias"]
+    checkpoint.save(state, tmp_path / "b/checkpoints/step-00000000")
+    file = toy_file(tmp_path)
+    done, incomplete = weft_together(
+        ["train", "-n", "2", file, "--out", tmp_path / "a", "--resume"],
+        ["train", file, "--out", tmp_path / "b", "--resume"],
+    )
     assert done.returncode != 0
     assert "tensor 'layer3.weight' does not match: this experiment has F32 [20, 8, 7, 5]" in done.stderr
     assert "has F32 [20, 280]" in done.stderr
-    del state["layer4.bias"]
-    checkpoint.save(state, tmp_path / "b/checkpoints/step-00000000")
-    done = weft("train", toy_file(tmp_path), "--out", tmp_path / "b", "--resume")
-    assert done.returncode != 0
+    assert incomplete.returncode != 0
     with pytest.raises(checkpoint.CheckpointError, match="expected a folder 'step-<number>'"):
         checkpoint.save(state, tmp_path / "c")
     last = checkpoint.latest(finished)

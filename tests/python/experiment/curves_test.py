@@ -7,6 +7,7 @@ Smooth networks do not show this, and double precision agrees to its last digits
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,26 +17,26 @@ from experiment.weft_command import curve, weft
 from weft import checkpoint
 
 KINKS = """
-- conv: {maps: 20, kernel: 5, bias: false}
+- conv: {maps: 8, kernel: 5, bias: false}
 - max_pool: 2
-- conv: {maps: 50, kernel: 5, bias: false}
+- conv: {maps: 16, kernel: 5, bias: false}
 - max_pool: 2
-- linear: {outputs: 100, bias: false, activation: relu}
+- linear: {outputs: 40, bias: false, activation: relu}
 - linear: {outputs: 10, bias: false, activation: logistic}
 """
 SMOOTH = """
-- conv: {maps: 20, kernel: 5, bias: false}
+- conv: {maps: 8, kernel: 5, bias: false}
 - l2_pool: {kernel: 2, stride: 2}
-- conv: {maps: 50, kernel: 5, bias: false}
+- conv: {maps: 16, kernel: 5, bias: false}
 - l2_pool: {kernel: 2, stride: 2}
-- linear: {outputs: 100, bias: false, activation: tanh}
+- linear: {outputs: 40, bias: false, activation: tanh}
 - linear: {outputs: 10, bias: false, activation: logistic}
 """
 SHAPES = {
-    "layer0.weight": (20, 1, 5, 5),
-    "layer2.weight": (50, 20, 5, 5),
-    "layer4.weight": (100, 50, 4, 4),
-    "layer5.weight": (10, 100),
+    "layer0.weight": (8, 1, 5, 5),
+    "layer2.weight": (16, 8, 5, 5),
+    "layer4.weight": (40, 16, 4, 4),
+    "layer5.weight": (10, 40),
 }
 
 
@@ -72,18 +73,26 @@ def largest_difference(ours: dict[int, float], theirs: dict[int, float]) -> floa
 
 
 def test_smooth_networks_agree_in_every_batch(tmp_path: Path) -> None:
-    one, four = (train(tmp_path / str(ranks), SMOOTH, initial_weights(), ranks) for ranks in [1, 4])
+    with ThreadPoolExecutor() as jobs:
+        one, four = jobs.map(lambda ranks: train(tmp_path / str(ranks), SMOOTH, initial_weights(), ranks), [1, 4])
     assert largest_difference(curve(four), curve(one)) < 1e-4
     assert largest_difference(curve(four, "train/epoch cost"), curve(one, "train/epoch cost")) < 1e-5
 
 
 def test_tiles_with_max_pooling_differ_only_by_rounding(tmp_path: Path) -> None:
     weights = initial_weights()
-    truth = curve(train(tmp_path / "truth", KINKS, weights, 1, "float64"))
-    double = curve(train(tmp_path / "double", KINKS, weights, 4, "float64"))
-    assert double == pytest.approx(truth, rel=1e-12)
-    one, four = (train(tmp_path / str(ranks), KINKS, weights, ranks) for ranks in [1, 4])
-    moved = train(tmp_path / "moved", KINKS, nudged_by_one_ulp(weights), 1)
+    jobs: dict[str, tuple[dict[str, torch.Tensor], int, str]] = {
+        "truth": (weights, 1, "float64"),
+        "double": (weights, 4, "float64"),
+        "one": (weights, 1, "float32"),
+        "four": (weights, 4, "float32"),
+        "moved": (nudged_by_one_ulp(weights), 1, "float32"),
+    }
+    with ThreadPoolExecutor() as threads:
+        runs = threads.map(lambda name: train(tmp_path / name, KINKS, *jobs[name]), jobs)
+    truth_run, double_run, one, four, moved = runs
+    truth = curve(truth_run)
+    assert curve(double_run) == pytest.approx(truth, rel=1e-12)
     far_one, far_four, far_moved = (largest_difference(curve(run), truth) for run in [one, four, moved])
     print(f"distance from float64: 1 rank {far_one:.1e}, 4 ranks {far_four:.1e}, 1 rank nudged {far_moved:.1e}")
     # Tiles are as accurate as one rank: the difference is rounding, not arithmetic.

@@ -13,10 +13,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
-from experiment.weft_command import INTERVAL, STEPS, WEFT, checkpoint_steps, command, curve, environment, toy_file, weft
+from experiment.weft_command import STEPS, WEFT, checkpoint_steps, command, curve, environment, toy_file, weft
 
+INTERVAL = 7  # steps between checkpoints
+TOGETHER = 2  # jobs at the same time: much of their time is spent waiting
 KILLS = int(os.environ.get("WEFT_KILLS", "5"))
 LONGEST = 4.0  # seconds; later, the run is finished
 PATIENCE = 120.0  # seconds to wait for processes to end
@@ -100,23 +104,36 @@ def _train_until_killed(arguments: list[str | Path], dice: random.Random) -> boo
     return status != 0
 
 
-def test_killed_runs_resume_with_the_same_result(tmp_path: Path) -> None:
-    file = toy_file(tmp_path)
-    assert weft("train", "-n", "2", file, "--out", tmp_path / "unbroken").returncode == 0
-    expected = curve(tmp_path / "unbroken")
-    dice = random.Random(int(os.environ.get("WEFT_KILL_SEED", "1")))
+def _kill_three_times(unbroken: Path, run: int) -> int:
+    """Kills a run up to three times, lets it finish, and compares it with the unbroken one. Returns the kills."""
+    dice = random.Random(f"{os.environ.get('WEFT_KILL_SEED', '1')}/{run}")
+    out = unbroken.with_name(f"killed-{run}")
+    arguments = _training_into(out)
     kills = 0
-    run = 0
-    while kills < KILLS:
-        run += 1
-        out = tmp_path / f"killed-{run}"
-        arguments: list[str | Path] = ["train", "-n", "2", file, "--out", out, "--resume"]
-        for _ in range(3):
-            before = max(curve(out), default=0) if (out / "metrics.jsonl").exists() else 0
-            kept = max(checkpoint_steps(out), default=0)
-            assert before - kept <= INTERVAL, "lost more than one checkpoint interval"
-            kills += _train_until_killed(arguments, dice)
-        done = weft(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert curve(out) == expected  # bit-equal
-        assert max(curve(out)) == STEPS
+    for _ in range(3):
+        before = max(curve(out), default=0) if (out / "metrics.jsonl").exists() else 0
+        kept = max(checkpoint_steps(out), default=0)
+        assert before - kept <= INTERVAL, "lost more than one checkpoint interval"
+        kills += _train_until_killed(arguments, dice)
+    done = weft(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert curve(out) == curve(unbroken)  # bit-equal
+    assert max(curve(out)) == STEPS
+    return kills
+
+
+def _training_into(out: Path) -> list[str | Path]:
+    file = out.parent / "toy.yaml"
+    return ["train", "-n", "2", file, "--set", f"checkpoint_every={INTERVAL}", "--out", out, "--resume"]
+
+
+def test_killed_runs_resume_with_the_same_result(tmp_path: Path) -> None:
+    toy_file(tmp_path)
+    unbroken = tmp_path / "unbroken"
+    assert weft(*_training_into(unbroken)).returncode == 0
+    runs = count(1)
+    kills = 0
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        while kills < KILLS:
+            jobs = [threads.submit(_kill_three_times, unbroken, next(runs)) for _ in range(TOGETHER)]
+            kills += sum(job.result() for job in jobs)

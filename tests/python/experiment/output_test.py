@@ -9,14 +9,16 @@ import os
 import pty
 import re
 import select
+import shutil
 import struct
 import subprocess
 import termios
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from experiment.weft_command import command, curve, environment, toy_file, weft
+from experiment.weft_command import command, curve, environment, toy_file, weft, weft_together
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "experiments"
 
@@ -25,12 +27,22 @@ def run_info(run: Path) -> dict[str, str]:
     return json.loads((run / "run.json").read_text())
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder with runs of one epoch on 1 and 2 ranks, and their output."""
+    folder = tmp_path_factory.mktemp("finished")
+    train = ["train", toy_file(folder), "--set", "model.epochs=1"]
+    jobs = weft_together(*([*train, "-n", ranks, "--out", folder / ranks] for ranks in ("1", "2")))
+    for ranks, done in zip(("1", "2"), jobs, strict=True):
+        assert done.returncode == 0, done.stderr
+        (folder / f"{ranks}.txt").write_text(done.stdout)
+    return folder
+
+
 @pytest.mark.parametrize("ranks", ["1", "2"])
-def test_prints_a_banner(tmp_path: Path, ranks: str) -> None:
-    run = tmp_path / "run"
-    done = weft("train", "-n", ranks, toy_file(tmp_path), "--set", "model.epochs=1", "--out", run)
-    assert done.returncode == 0, done.stderr
-    first, second, *_ = done.stdout.splitlines()
+def test_prints_a_banner(finished: Path, ranks: str) -> None:
+    run = finished / ranks
+    first, second, *_ = (finished / f"{ranks}.txt").read_text().splitlines()
     assert first == "toy: 240 training and 60 test images, blobs, synthetic"
     shared = "1 rank with 1 thread" if ranks == "1" else "2 ranks with 1 thread each, split: 2 x 1 tiles"
     assert second == f"5,763 parameters, float32, seed 3; {shared}"
@@ -51,11 +63,17 @@ def threads_of(tmp_path: Path, name: str, *arguments: str, **variables: str) -> 
 
 def test_ranks_share_the_cores(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
-    assert threads_of(tmp_path, "one") == str(cores)
-    assert threads_of(tmp_path, "two", "-n", "2") == str(max(1, cores // 2))
-    assert threads_of(tmp_path, "many", "-n", str(cores + 1)) == "1"
-    assert threads_of(tmp_path, "chosen", "-n", "2", "--threads", "3") == "3"
-    assert threads_of(tmp_path, "variable", OMP_NUM_THREADS="5") == "5"
+    with ThreadPoolExecutor() as jobs:
+        one = jobs.submit(threads_of, tmp_path, "one")
+        two = jobs.submit(threads_of, tmp_path, "two", "-n", "2")
+        many = jobs.submit(threads_of, tmp_path, "many", "-n", str(cores + 1))
+        chosen = jobs.submit(threads_of, tmp_path, "chosen", "-n", "2", "--threads", "3")
+        variable = jobs.submit(threads_of, tmp_path, "variable", OMP_NUM_THREADS="5")
+    assert one.result() == str(cores)
+    assert two.result() == str(max(1, cores // 2))
+    assert many.result() == "1"
+    assert chosen.result() == "3"
+    assert variable.result() == "5"
 
 
 def test_records_speed_memory_and_learning_rate(tmp_path: Path) -> None:
@@ -123,8 +141,10 @@ class Terminal:
 @pytest.mark.parametrize("ranks", ["1", "2"])
 @pytest.mark.parametrize("columns", [50, 100])
 def test_shows_a_bar_during_the_epoch(tmp_path: Path, ranks: str, columns: int) -> None:
-    arguments = ["--set", "model.epochs=1", "--set", "data.images=2400", "--out", tmp_path / "run"]
-    chunks = Terminal(columns, "train", "-n", ranks, toy_file(tmp_path), *arguments).chunks()
+    # One rank needs more checkpoints to make the epoch as long as several drawings.
+    settings = ["model.epochs=1", "data.images=2400", f"checkpoint_every={7 if ranks == '1' else 20}"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    chunks = Terminal(columns, "train", "-n", ranks, toy_file(tmp_path), *options, "--out", tmp_path / "run").chunks()
     bars = [re.findall(r"train 1/1 [^\r\n]*", chunk) for chunk in chunks]
     assert sum(map(bool, bars)) >= 3, chunks  # several drawings arrived before the end of the epoch
     drawn = [bar for found in bars for bar in found]
@@ -134,10 +154,9 @@ def test_shows_a_bar_during_the_epoch(tmp_path: Path, ranks: str, columns: int) 
 
 
 @pytest.mark.parametrize("ranks", ["1", "2"])
-def test_prints_lines_into_a_pipe(tmp_path: Path, ranks: str) -> None:
-    done = weft("train", "-n", ranks, toy_file(tmp_path), "--set", "model.epochs=1", "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"^train 1/1  \d+/30  cost ", done.stdout, re.MULTILINE)) == 10
+def test_prints_lines_into_a_pipe(finished: Path, ranks: str) -> None:
+    printed = (finished / f"{ranks}.txt").read_text()
+    assert len(re.findall(r"^train 1/1  \d+/30  cost ", printed, re.MULTILINE)) == 10
 
 
 def test_launchers_do_not_bury_errors(tmp_path: Path) -> None:
@@ -177,30 +196,29 @@ def test_prints_notes_about_keys_without_effect(tmp_path: Path) -> None:
     file = EXAMPLES / "toy_images_vecpar_mlp.yaml"
     arguments = ["--set", "backend.seterr_handling={all: warn}"]
     note = "note: 'seterr_handling' of a backend has no effect in weft"
-    assert note in weft("check", file, *arguments).stderr
-    done = weft("train", "-n", "2", file, *arguments, "--set", "model.num_epochs=1", cwd=tmp_path)
+    train = ["train", "-n", "2", file, *arguments, "--set", "model.num_epochs=0"]
+    checked, done = weft_together(["check", file, *arguments], train, cwd=tmp_path)
+    assert note in checked.stderr
     assert done.returncode == 0 and done.stdout.count(note) == 1, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("ranks", ["1", "2"])
-def test_rejects_a_batch_larger_than_the_data_set(tmp_path: Path, ranks: str) -> None:
-    done = weft("train", "-n", ranks, toy_file(tmp_path), "--set", "model.batch_size=241", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.count("the batch size is 241, but there are only 240 training images") == 1, done.stderr
+def test_rejects_a_batch_larger_than_the_data_set(tmp_path: Path) -> None:
+    train = ["train", toy_file(tmp_path), "--set", "model.batch_size=241", "-n"]
+    for done in weft_together([*train, "1"], [*train, "2"], cwd=tmp_path):
+        assert done.returncode == 2
+        assert done.stderr.count("the batch size is 241, but there are only 240 training images") == 1, done.stderr
     assert not (tmp_path / "runs").exists()
 
 
 def test_rejects_an_empty_folder_name_and_prints_the_version(tmp_path: Path) -> None:
-    done = weft("train", toy_file(tmp_path), "--out", "", cwd=tmp_path)
+    done, version = weft_together(["train", toy_file(tmp_path), "--out", ""], ["--version"], cwd=tmp_path)
     assert done.returncode == 2 and "--out" in done.stderr, done.stderr
-    version = weft("--version")
     assert version.returncode == 0 and re.fullmatch(r"weft \d+\.\d+\.\d+\n", version.stdout)
 
 
 @pytest.mark.parametrize("ranks", ["1", "2"])
-def test_a_trace_that_cannot_be_written_does_not_hide_the_results(tmp_path: Path, ranks: str) -> None:
-    run = tmp_path / "run"
-    assert weft("train", toy_file(tmp_path), "--set", "model.epochs=1", "--out", run).returncode == 0
+def test_a_trace_that_cannot_be_written_does_not_hide_the_results(finished: Path, tmp_path: Path, ranks: str) -> None:
+    run = shutil.copytree(finished / "1", tmp_path / "run")
     (run / "trace.json").unlink()
     (run / "trace.json").mkdir()
     (run / "trace.json" / "in the way").write_text("")
@@ -211,9 +229,8 @@ def test_a_trace_that_cannot_be_written_does_not_hide_the_results(tmp_path: Path
 
 
 @pytest.mark.parametrize("ranks", ["1", "2"])
-def test_a_damaged_checkpoint_is_not_resumed(tmp_path: Path, ranks: str) -> None:
-    run = tmp_path / "run"
-    assert weft("train", toy_file(tmp_path), "--set", "model.epochs=1", "--out", run).returncode == 0
+def test_a_damaged_checkpoint_is_not_resumed(finished: Path, tmp_path: Path, ranks: str) -> None:
+    run = shutil.copytree(finished / "1", tmp_path / "run")
     last = max(run.glob("checkpoints/step-*")) / "shard-0-of-1.safetensors"
     content = bytearray(last.read_bytes())
     content[-1] ^= 0x40

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from experiment.weft_command import checkpoint_steps, command, curve, environment, toy_file, weft
+from experiment.weft_command import checkpoint_steps, command, curve, environment, toy_file, weft, weft_together
 
 from weft import checkpoint
 
@@ -111,11 +111,12 @@ def test_does_not_overwrite_user_files(tmp_path: Path, ranks: str) -> None:
 @pytest.mark.parametrize("ranks", ["1", "2"])
 def test_rejects_a_file_as_run_folder(tmp_path: Path, ranks: str) -> None:
     file = toy_file(tmp_path)
-    for out, text in {
+    texts = {
         file: f"{file} is a file, not a folder",
         file / "run": f"cannot create the run folder {file}/run: Not a directory",
-    }.items():
-        done = weft("train", "-n", ranks, file, "--out", out)
+    }
+    jobs = weft_together(*(["train", "-n", ranks, file, "--out", out] for out in texts))
+    for done, text in zip(jobs, texts.values(), strict=True):
         assert done.returncode == 2, done.stderr
         assert done.stderr.count(text) == 1, done.stderr
 

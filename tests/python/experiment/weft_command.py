@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jobs import outside_of_any_job
@@ -16,7 +18,7 @@ TOY = """
 seed: 3
 data: {set: blobs, images: 240, shape: [16, 12], classes: 3}
 split: tiles
-checkpoint_every: 7
+checkpoint_every: 15
 model:
   epochs: 4
   batch_size: 8
@@ -29,7 +31,6 @@ model:
     - linear: 3
 """
 STEPS = 120
-INTERVAL = 7
 
 
 def toy_file(folder: Path) -> Path:
@@ -51,6 +52,12 @@ def weft(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Complete
     return subprocess.run(
         command(*arguments), env=environment(), cwd=cwd, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def weft_together(*commands: Sequence[str | Path], cwd: Path | None = None) -> list[subprocess.CompletedProcess[str]]:
+    """Runs independent commands at the same time, since each spends most of its time on waiting for others to start."""
+    with ThreadPoolExecutor(len(commands)) as threads:
+        return list(threads.map(lambda arguments: weft(*arguments, cwd=cwd), commands))
 
 
 def curve(run: Path, name: str = "train/cost") -> dict[int, float]:
