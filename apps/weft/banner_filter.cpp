@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 namespace weft::command {
@@ -15,12 +16,11 @@ bool is_rule(const std::string& line) {
 
 // The ranks print their own message before they exit or abort.
 bool repeats_a_failure(const std::string& block) {
-  constexpr std::array<const char*, 3> kBegins{"MPI_ABORT was invoked", "prterun has exited due to process rank",
-                                               "prterun detected that one or more processes exited with non-zero"};
-  const std::size_t text = block.find('\n') + 1;
-  return std::any_of(kBegins.begin(), kBegins.end(), [&](const char* begin) {
-    return block.compare(text, std::string_view(begin).size(), begin) == 0;
-  });
+  constexpr std::array<std::string_view, 3> kBegins{"MPI_ABORT was invoked", "prterun has exited due to process rank",
+                                                    "prterun detected that one or more processes exited with non-zero"};
+  const auto newline = std::find(block.begin(), block.end(), '\n');
+  const std::string_view text(newline == block.end() ? newline : newline + 1, block.end());
+  return std::any_of(kBegins.begin(), kBegins.end(), [&](std::string_view begin) { return text.starts_with(begin); });
 }
 
 }  // namespace

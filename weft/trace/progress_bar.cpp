@@ -90,7 +90,7 @@ void ProgressBar::draw(const std::string& text) {
   const std::size_t filled =
       total_ == 0 ? bar : static_cast<std::size_t>(done_) * bar / static_cast<std::size_t>(total_);
   std::string line = title_ + " ";
-  if (bar >= kSmallestBar) line += "[" + std::string(filled, '#') + std::string(bar - filled, '.') + "] ";
+  if (bar >= kSmallestBar) line.append("[").append(filled, '#').append(bar - filled, '.').append("] ");
   line += counts;
   line.resize(std::min(line.size(), width));
   std::fprintf(out_, "%s%s\n", drawn_ ? kEraseLineAbove : "", line.c_str());

@@ -12,7 +12,8 @@ std::string tiles_text(const Sizes& shape, const Sizes& grid) {
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::int64_t most = (shape[i] + grid[i] - 1) / grid[i];
     const std::int64_t least = shape[i] / grid[i];
-    text += (i == 0 ? "" : " x ") + std::to_string(least) + (most == least ? "" : "-" + std::to_string(most));
+    text.append(i == 0 ? "" : " x ").append(std::to_string(least));
+    if (most > least) text.append("-").append(std::to_string(most));
   }
   return text;
 }

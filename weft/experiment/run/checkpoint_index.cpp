@@ -27,7 +27,7 @@ constexpr std::size_t kChecksumDigits = 16;
 
 std::string joined(const Sizes& sizes) {
   std::string text;
-  for (const std::int64_t size : sizes) text += (text.empty() ? "" : ",") + std::to_string(size);
+  for (const std::int64_t size : sizes) text.append(text.empty() ? "" : ",").append(std::to_string(size));
   return text;
 }
 

@@ -29,7 +29,7 @@ std::string dtype_text(const Experiment& experiment) { return experiment.float64
 // Returns "60,000".
 std::string grouped(std::int64_t count) {
   std::string text = std::to_string(count);
-  for (std::size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+  for (std::size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, 1, ',');
   return text;
 }
 
