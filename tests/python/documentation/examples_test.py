@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import time
+import wave
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -182,3 +183,47 @@ def test_unet_trains_the_same_on_any_number_of_ranks_and_writes_pictures(languag
         assert crc == zlib.crc32(data[12:29])
         body = zlib.decompress(data[41 : 41 + struct.unpack(">I", data[33:37])[0]])
         assert len(body) == 32 * (1 + 3 * 32)
+
+
+def write_tones(folder: Path) -> Path:
+    """Writes recordings in the format of the Free Spoken Digit Dataset: a tone per digit, of different lengths."""
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for digit in range(10):
+        for index in range(9):  # 5 for testing
+            samples = int(800 + 1600 * generator.random())
+            tone = np.sin(2 * np.pi * (200 + 300 * digit) / 8000 * np.arange(samples))
+            noisy = 8000 * (tone + 0.1 * generator.standard_normal(samples))
+            with wave.open(str(folder / f"{digit}_someone_{index}.wav"), "wb") as file:
+                file.setparams((1, 2, 8000, samples, "NONE", "not compressed"))
+                file.writeframes(noisy.astype(np.int16).tobytes())
+    return folder
+
+
+def test_spoken_digits_train_the_same_with_every_solver(tmp_path: Path) -> None:
+    recordings = str(write_tones(tmp_path / "recordings"))
+    short = ["--epochs", "2", "--hidden", "8", "--bands", "12", "--frames", "30", "--batch", "8"]
+    jobs = [
+        ("python", 1, ["--solver", "serial"]),
+        ("python", 2, ["--solver", "pipeline"]),
+        ("python", 3, ["--solver", "newton"]),
+        ("cpp", 1, []),
+        ("cpp", 3, ["--chunks", "3"]),
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(lambda job: run("spoken_digits", *job[:2], recordings, *short, *job[2]), jobs))
+    found = []
+    for job in done:
+        assert job.returncode == 0, job.stdout + job.stderr
+        epochs = re.findall(r"epoch \d: loss ([\d.]+), test accuracy ([\d.]+)", job.stdout)
+        assert len(epochs) == 2, job.stdout
+        found.append([float(number) for epoch in epochs for number in epoch])
+    for numbers in found[1:]:
+        assert numbers == pytest.approx(found[0], abs=5e-3)
+    assert found[0][2] < found[0][0]
+
+
+def test_spoken_digits_names_missing_recordings(tmp_path: Path) -> None:
+    for language in LANGUAGES:
+        job = run("spoken_digits", language, 1, str(tmp_path / "missing"))
+        assert job.returncode != 0 and "missing" in job.stderr, job.stderr
