@@ -1,0 +1,25 @@
+// Steps of a GRU at given states, and their derivatives by these states. The steps are independent of each other.
+//
+// With h' = n + z (h - n) and c = W_n h + b_n, the Jacobian is diag(a) + diag(p) W_z + diag(q) W_n + diag(s) W_r:
+//   a = z,  p = (h - n) z (1 - z),  q = (1 - z) (1 - n^2) r,  s = (1 - z) (1 - n^2) c r (1 - r)
+#pragma once
+
+#include <cstdint>
+
+namespace weft::time_parallel {
+
+template <class T>
+struct GruLinearize {
+  std::int64_t first_row = 0;
+  std::int64_t end_row = 0;
+  std::int64_t hidden = 0;
+  const T* input = nullptr;   // [rows, 3 * hidden]: W x + b of r, z and n
+  const T* before = nullptr;  // h: [rows, hidden]
+  const T* weight = nullptr;  // [3 * hidden, hidden]
+  const T* bias = nullptr;    // [3 * hidden] or null
+  T* next = nullptr;          // h': [rows, hidden]
+  T* diagonal = nullptr;      // [rows, hidden]: the diagonal of the Jacobian; null if not needed
+  T* factors = nullptr;       // [rows, 4, hidden]: a, p, q and s; null if not needed
+};
+
+}  // namespace weft::time_parallel
