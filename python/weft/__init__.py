@@ -31,7 +31,7 @@ from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, PeerLost, TimeoutError
 from .layer_parallel import LayerParallel, Solve
 from .mesh import Mesh
-from .recurrent import GRU, LSTM
+from .time_parallel import GRU, LSTM, NotConverged
 from .tools._diagnosis import doctor
 from .version import __version__
 
@@ -59,6 +59,7 @@ __all__ = [
     "LayerParallel",
     "Mesh",
     "MpiError",
+    "NotConverged",
     "Options",
     "PeerLost",
     "Request",
