@@ -31,7 +31,7 @@ from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, PeerLost, TimeoutError
 from .layer_parallel import LayerParallel, Solve
 from .mesh import Mesh
-from .time_parallel import GRU, LSTM, NotConverged
+from .time_parallel import GRU, LSTM, NotConverged, ParaGRU, ParaLSTM
 from .tools._diagnosis import doctor
 from .version import __version__
 
@@ -61,6 +61,8 @@ __all__ = [
     "MpiError",
     "NotConverged",
     "Options",
+    "ParaGRU",
+    "ParaLSTM",
     "PeerLost",
     "Request",
     "Solve",

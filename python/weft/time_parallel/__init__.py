@@ -4,5 +4,6 @@ from .failure import NotConverged
 from .gru import GRU
 from .lstm import LSTM
 from .options import SolverOptions
+from .para import ParaGRU, ParaLSTM
 
-__all__ = ["GRU", "LSTM", "NotConverged", "SolverOptions"]
+__all__ = ["GRU", "LSTM", "NotConverged", "ParaGRU", "ParaLSTM", "SolverOptions"]

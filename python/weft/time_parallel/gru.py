@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..communicator import Communicator
@@ -42,7 +42,7 @@ class GruRecurrence(Recurrence):
         return torch.ops.weft.gru_linearize(x, state, self.weights[0], self._bias, full)
 
 
-class GRU(RecurrentNetwork):
+class GRU(RecurrentNetwork, nn.RNNBase):
     """torch.nn.GRU with a fused recurrence, whose sequence may be split over the ranks of ``comm``.
 
     Args:
@@ -63,10 +63,11 @@ class GRU(RecurrentNetwork):
         dropout: float = 0.0, bidirectional: bool = False, device: Any = None, dtype: Any = None, *,
         comm: Communicator | None = None, solver: str = "auto", **options: Any,
     ) -> None:  # fmt: skip
-        super().__init__(
-            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
-            dtype=dtype, comm=comm, solver={"solver": solver, **options},
+        nn.RNNBase.__init__(
+            self, "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
+            dtype=dtype,
         )  # fmt: skip
+        self._set_solver(comm, solver, options)
 
     def forward(
         self, input: Tensor | PackedSequence, hx: Tensor | None = None, *, lengths: Tensor | None = None

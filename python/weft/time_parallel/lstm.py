@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..communicator import Communicator
@@ -41,7 +41,7 @@ class LstmRecurrence(Recurrence):
         return torch.ops.weft.lstm_linearize(x, state, weight, bias, full)
 
 
-class LSTM(RecurrentNetwork):
+class LSTM(RecurrentNetwork, nn.RNNBase):
     """torch.nn.LSTM with a fused recurrence, whose sequence may be split over the ranks of ``comm``.
 
     Args:
@@ -59,10 +59,11 @@ class LSTM(RecurrentNetwork):
     ) -> None:  # fmt: skip
         if proj_size and solver == "newton":
             raise ValueError('weft: LSTM: solver="newton" does not support proj_size; use solver="pipeline"')
-        super().__init__(
-            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
-            device=device, dtype=dtype, comm=comm, solver={"solver": solver, **options},
+        nn.RNNBase.__init__(
+            self, "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
+            device=device, dtype=dtype,
         )  # fmt: skip
+        self._set_solver(comm, solver, options)
 
     def forward(
         self,

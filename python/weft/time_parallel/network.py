@@ -19,12 +19,22 @@ from .recurrence import Recurrence
 from .solver import Batch, Choice, SequenceSolver
 
 
-class RecurrentNetwork(nn.RNNBase):
-    """Stacked layers whose sequence may be split over ranks. Subclasses define the recurrence of a layer."""
+class RecurrentNetwork(nn.Module):
+    """Stacked layers whose sequence may be split over ranks. Subclasses define the recurrence of a layer.
 
-    def __init__(self, mode: str, *args: Any, comm: Communicator | None, solver: dict[str, Any], **options: Any):
-        self._solver = SequenceSolver(comm, SolverOptions(**solver))
-        super().__init__(mode, *args, **options)
+    Subclasses call ``_set_solver`` in their constructor and have these attributes of torch.nn's recurrent networks:
+    """
+
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+
+    def _set_solver(self, comm: Communicator | None, solver: str, options: dict[str, Any]) -> None:
+        """Raises ValueError or TypeError for options that do not fit."""
+        self._solver = SequenceSolver(comm, SolverOptions(solver=solver, **options))
         self.comm = comm
         self._choice: Choice | None = None  # the measured choice of solver="auto"
 
@@ -167,8 +177,9 @@ class RecurrentNetwork(nn.RNNBase):
             return f"expected {self.input_size} features (input_size), got {x.size(2)}"
         if self.solver == "newton" and x.dtype not in (torch.float32, torch.float64):
             return f'solver="newton" computes in float32 or float64, got {x.dtype}'
-        if x.dtype != self.weight_ih_l0.dtype:
-            return f"expected the weights' dtype {self.weight_ih_l0.dtype}, got {x.dtype}"
+        dtype = next(self.parameters()).dtype
+        if x.dtype != dtype:
+            return f"expected the weights' dtype {dtype}, got {x.dtype}"
         directions = 2 if self.bidirectional else 1
         for width, h in zip(self._widths, initial or [], strict=False):
             expected = (self.num_layers * directions, x.size(1), width)
