@@ -3,11 +3,10 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <memory>
-#include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
+#include "python/bindings/held.h"
 #include "weft/collective/autograd/node.h"
 #include "weft/mpi/communicator.h"
 
@@ -20,28 +19,33 @@ using Tensors = std::vector<at::Tensor>;
 
 // Calls a Python function with the gradients of the outputs; it returns those of the inputs, or None for some of them.
 struct PythonAdjoint {
-  std::shared_ptr<py::object> function;
+  Held function;
 
   variable_list operator()(OperationNode& /*node*/, variable_list&& gradients) const {
     const py::gil_scoped_acquire gil;
     TORCH_CHECK(function, "weft: the graph of this operation was freed by an earlier backward; pass retain_graph=True ",
                 "to the first backward");
-    const py::object result = (*function)(Tensors(gradients.begin(), gradients.end()));
+    const py::object result = call(Tensors(gradients.begin(), gradients.end()));
     variable_list found;
     for (const py::handle& each : result) found.push_back(each.is_none() ? at::Tensor() : each.cast<at::Tensor>());
     return found;
   }
 
   void release() { function.reset(); }
-};
 
-std::shared_ptr<py::object> hold(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* held) {
-            if (!Py_IsInitialized()) return;  // a thread's tape outlives the interpreter
-            const py::gil_scoped_acquire gil;
-            delete held;
-          }};
-}
+ private:
+  [[nodiscard]] py::object call(const Tensors& gradients) const {
+    try {
+      return (*function)(gradients);
+    } catch (const py::error_already_set& error) {
+      const py::module_ errors = py::module_::import("weft.errors");
+      for (const char* shared : {"NotConverged", "LayerError", "PeerLost", "Disagreement"}) {
+        if (error.matches(errors.attr(shared))) note_shared_failure();
+      }
+      throw;
+    }
+  }
+};
 
 // Makes `outputs` depend on `inputs` through `adjoint`, in the order of the tape. Call it on all ranks.
 // `name`: a literal, because names in error messages outlive the call.

@@ -76,9 +76,10 @@ Result run(const Shape& shape, const Tensor& input, const Tensor& before, const 
 }  // namespace
 
 std::tuple<Tensor, Tensor> gru_linearize(const Tensor& input, const Tensor& before, const Tensor& weight,
-                                         const std::optional<Tensor>& bias, bool full) {
+                                         const std::optional<Tensor>& bias, bool full, double implicit_step) {
   const Result result = run<GruLinearize>(kGru, input, before, weight, bias, full, [&]<class T>(auto call, T* extra) {
     (full ? call.factors : call.diagonal) = extra;
+    call.implicit_step = static_cast<T>(implicit_step);
     kernels<T>().gru_linearize(call);
   });
   if (!full) return {result.next, result.diagonals};
@@ -107,7 +108,9 @@ std::tuple<Tensor, Tensor> lstm_linearize(const Tensor& input, const Tensor& bef
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
-  m.def("gru_linearize(Tensor input, Tensor before, Tensor weight, Tensor? bias, bool full) -> (Tensor, Tensor)");
+  m.def(
+      "gru_linearize(Tensor input, Tensor before, Tensor weight, Tensor? bias, bool full, float implicit_step=0) "
+      "-> (Tensor, Tensor)");
   m.def("lstm_linearize(Tensor input, Tensor before, Tensor weight, Tensor? bias, bool full) -> (Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(weft, CPU, m) {

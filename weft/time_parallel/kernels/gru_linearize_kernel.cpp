@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/time_parallel/kernels/gru_update.h"
 #include "weft/time_parallel/kernels/kernels.h"
 #include "weft/time_parallel/kernels/panel_matmul.h"
 
@@ -32,21 +33,22 @@ void gru_linearize(const GruLinearize<T>& p) {
       for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
         const Vec<T> r = sigmoid(load(x + j, count) + Vec<T>::loadu(product + j));
         const Vec<T> z = sigmoid(load(x + hidden + j, count) + Vec<T>::loadu(product + hidden + j));
+        const Vec<T> kept = kept_share(z, p.implicit_step);
         const Vec<T> c = Vec<T>::loadu(product + 2 * hidden + j);
         const Vec<T> n = hyperbolic_tangent(at::vec::fmadd(r, c, load(x + 2 * hidden + j, count)));
         const Vec<T> h = load(before + j, count);
-        store(p.next + row * hidden + j, at::vec::fmadd(z, h - n, n), count);
-        const Vec<T> by_z = (h - n) * z * (one - z);
-        const Vec<T> by_n = (one - z) * (one - n * n);
+        store(p.next + row * hidden + j, at::vec::fmadd(kept, h - n, n), count);
+        const Vec<T> by_z = (h - n) * kept_share_slope(kept, p.implicit_step);
+        const Vec<T> by_n = (one - kept) * (one - n * n);
         const Vec<T> by_c = by_n * r;
         const Vec<T> by_r = by_c * c * (one - r);
         if (p.diagonal) {
           const Vec<T> sum = at::vec::fmadd(by_c, load(of_n + j, count), by_r * load(of_r + j, count));
-          store(p.diagonal + row * hidden + j, z + at::vec::fmadd(by_z, load(of_z + j, count), sum), count);
+          store(p.diagonal + row * hidden + j, kept + at::vec::fmadd(by_z, load(of_z + j, count), sum), count);
         }
         if (p.factors) {
           T* factors = p.factors + row * 4 * hidden + j;
-          store(factors, z, count);
+          store(factors, kept, count);
           store(factors + hidden, by_z, count);
           store(factors + 2 * hidden, by_c, count);
           store(factors + 3 * hidden, by_r, count);

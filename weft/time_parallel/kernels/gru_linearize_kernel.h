@@ -1,7 +1,8 @@
 // Steps of a GRU at given states, and their derivatives by these states. The steps are independent of each other.
 //
-// With h' = n + z (h - n) and c = W_n h + b_n, the Jacobian is diag(a) + diag(p) W_z + diag(q) W_n + diag(s) W_r:
-//   a = z,  p = (h - n) z (1 - z),  q = (1 - z) (1 - n^2) r,  s = (1 - z) (1 - n^2) c r (1 - r)
+// With h' = n + k (h - n) (gru_kernel.h) and c = W_n h + b_n, the Jacobian is diag(a) + diag(p) W_z + diag(q) W_n +
+// diag(s) W_r:
+//   a = k,  p = (h - n) k',  q = (1 - k) (1 - n^2) r,  s = (1 - k) (1 - n^2) c r (1 - r)
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,10 @@ struct GruLinearize {
   const T* before = nullptr;  // h: [rows, hidden]
   const T* weight = nullptr;  // [3 * hidden, hidden]
   const T* bias = nullptr;    // [3 * hidden] or null
-  T* next = nullptr;          // h': [rows, hidden]
-  T* diagonal = nullptr;      // [rows, hidden]: the diagonal of the Jacobian; null if not needed
-  T* factors = nullptr;       // [rows, 4, hidden]: a, p, q and s; null if not needed
+  T implicit_step = 0;
+  T* next = nullptr;      // h': [rows, hidden]
+  T* diagonal = nullptr;  // [rows, hidden]: the diagonal of the Jacobian; null if not needed
+  T* factors = nullptr;   // [rows, 4, hidden]: a, p, q and s; null if not needed
 };
 
 }  // namespace weft::time_parallel
