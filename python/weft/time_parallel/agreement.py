@@ -34,6 +34,7 @@ def agree(
             raise ValueError(f"weft: {name}: {problem}")
         if lengths is not None:
             lengths = lengths.to("cpu", torch.int64).contiguous()
+            _check_lengths(name, lengths, x.size(0))
         return Batch(x, (x.size(0),), 0, lengths, wants_grad), None if initial is None else list(initial)
 
     shapes = None if problem or initial is None else [tuple(state.shape) for state in initial]
@@ -55,9 +56,18 @@ def agree(
     if lengths is not None:
         if any(entry[4] != everyone[0][4] for entry in everyone):
             raise ValueError(f"weft: {name}: lengths differ between ranks; pass those of the whole rows")
+        _check_lengths(name, lengths, sum(steps))
         lengths = (lengths.to("cpu", torch.int64) - offset).clamp(0, x.size(0)).contiguous()
     batch = Batch(x, steps, offset, lengths, any(entry[5] for entry in everyone))
     return batch, _initial_of_first(comm, name, x, initial, [entry[3] for entry in everyone])
+
+
+def _check_lengths(name: str, lengths: Tensor, steps: int) -> None:
+    for row, length in enumerate(lengths.tolist()):
+        if not 0 <= length <= steps:
+            raise ValueError(
+                f"weft: {name}: the length of row {row} must be in [0, {steps}], the steps of all ranks, got {length}"
+            )
 
 
 def _initial_of_first(

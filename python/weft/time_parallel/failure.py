@@ -9,10 +9,6 @@ from ..communicator import Communicator
 from ..errors import LayerError
 
 
-class NotConverged(RuntimeError):
-    """An iterative solver did not converge. All ranks get the same text."""
-
-
 def raise_shared(comm: Communicator | None, name: str, error: Exception | None) -> NoReturn:
     """Collective. Raises LayerError with the text of the first rank whose cell failed.
 

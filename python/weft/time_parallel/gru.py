@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
 from ..communicator import Communicator
@@ -19,27 +20,45 @@ class GruRecurrence(Recurrence):
 
     name = "GRU"
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, implicit_step: float = 0) -> None:
         self.widths = (weight.size(1),)
         self.weights = (weight,) if bias is None else (weight, bias)
+        self._implicit_step = implicit_step  # 0 for an explicit GRU
 
     def with_weights(self, weights: Sequence[Tensor]) -> GruRecurrence:
-        return GruRecurrence(weights[0], weights[1] if len(weights) > 1 else None)
+        return GruRecurrence(weights[0], weights[1] if len(weights) > 1 else None, self._implicit_step)
 
     @property
     def _bias(self) -> Tensor | None:
         return self.weights[1] if len(self.weights) > 1 else None
 
     def run(self, x: Tensor, state: State, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, State]:
-        y, h = torch.ops.weft.gru_sequence(x, state[0], self.weights[0], self._bias, lengths, reverse)
+        y, h = torch.ops.weft.gru_sequence(
+            x, state[0], self.weights[0], self._bias, lengths, reverse, self._implicit_step
+        )
         return y, (h,)
 
     def step(self, x: Tensor, state: Tensor, weights: Sequence[Tensor], dt: float = 1) -> Tensor:
-        _, (h,) = self.with_weights(weights).run(x.unsqueeze(0), (state,), None, False)
+        if dt > 1 and self._implicit_step == 0:
+            return self._repeated(x, state, weights, dt)
+        bias = weights[1] if len(weights) > 1 else None
+        _, h = torch.ops.weft.gru_sequence(
+            x.unsqueeze(0), state, weights[0], bias, None, False, dt * self._implicit_step
+        )
         return h
 
+    @staticmethod
+    def _repeated(x: Tensor, h: Tensor, weights: Sequence[Tensor], dt: float) -> Tensor:
+        """``dt`` steps with the gates of the first: the state decays towards the candidate by z in each of them."""
+        from_input = x.chunk(3, 1)
+        from_state = linear(h, *weights).chunk(3, 1)
+        r = torch.sigmoid(from_input[0] + from_state[0])
+        z = torch.sigmoid(from_input[1] + from_state[1])
+        n = torch.tanh(from_input[2] + r * from_state[2])
+        return n + z**dt * (h - n)
+
     def linearize(self, x: Tensor, state: Tensor, full: bool) -> tuple[Tensor, Tensor]:
-        return torch.ops.weft.gru_linearize(x, state, self.weights[0], self._bias, full)
+        return torch.ops.weft.gru_linearize(x, state, self.weights[0], self._bias, full, self._implicit_step)
 
 
 class GRU(RecurrentNetwork, nn.RNNBase):
@@ -52,7 +71,7 @@ class GRU(RecurrentNetwork, nn.RNNBase):
             weights; after ``weft.backward`` every rank has the same total gradient.
         solver: "serial": one rank computes after the other. "pipeline": chunks of the batch travel through the ranks,
             so that ranks compute at the same time; the result is the same. "newton": all steps at once, by iteration.
-            "auto": measures the exact solvers on the first batch.
+            "mgrit": multigrid in time. "auto": measures all of them on the first batch and keeps the fastest.
         options: options of the solver; see SolverOptions.
 
     Raises ValueError for arguments that do not fit.
@@ -90,3 +109,26 @@ class GRU(RecurrentNetwork, nn.RNNBase):
 
     def _recurrence(self, weights: dict[str, Tensor]) -> Recurrence:
         return GruRecurrence(weights["weight_hh"], weights.get("bias_hh"))
+
+
+class ImplicitGRU(GRU):
+    """The implicit GRU of Moon and Cyr (ICLR 2022), with the weights of torch.nn.GRU.
+
+    A step solves ``h' = h + step (1 - z) (n - h')`` for ``h'``, so that it is stable for any step. Coarse levels of
+    multigrid take larger steps of the same equation.
+
+    Args:
+        step: the time between two steps of the sequence.
+        others: as in weft.GRU.
+
+    Raises ValueError for arguments that do not fit.
+    """
+
+    def __init__(self, *args: Any, step: float = 1.0, **options: Any) -> None:
+        if not step > 0:
+            raise ValueError(f"weft: ImplicitGRU: expected a step above 0, got {step}")
+        super().__init__(*args, **options)
+        self.step = step
+
+    def _recurrence(self, weights: dict[str, Tensor]) -> Recurrence:
+        return GruRecurrence(weights["weight_hh"], weights.get("bias_hh"), self.step)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
 from ..communicator import Communicator
@@ -33,8 +34,22 @@ class LstmRecurrence(Recurrence):
         return y, (h, c)
 
     def step(self, x: Tensor, state: Tensor, weights: Sequence[Tensor], dt: float = 1) -> Tensor:
+        if dt > 1:
+            return self._repeated(x, self.split(state), weights, dt)
         _, after = self.with_weights(weights).run(x.unsqueeze(0), self.split(state), None, False)
         return self.join(after)
+
+    def _repeated(self, x: Tensor, state: State, weights: Sequence[Tensor], dt: float) -> Tensor:
+        """``dt`` steps with the gates of the first: the cell decays towards i g / (1 - f) by f in each of them."""
+        weight, bias, projection = self.with_weights(weights)._given
+        gates = (x + linear(state[0], weight, bias)).chunk(4, 1)
+        f, o = torch.sigmoid(gates[1]), torch.sigmoid(gates[3])
+        decay = f**dt
+        # 1 - f as a sigmoid: it does not cancel if f is close to 1.
+        gain = torch.where(decay < 1, (1 - decay) / torch.sigmoid(-gates[1]), dt)
+        c = decay * state[1] + gain * torch.sigmoid(gates[0]) * torch.tanh(gates[2])
+        h = o * torch.tanh(c)
+        return self.join((h if projection is None else linear(h, projection), c))
 
     def linearize(self, x: Tensor, state: Tensor, full: bool) -> tuple[Tensor, Tensor]:
         weight, bias, _ = self._given
@@ -79,6 +94,10 @@ class LSTM(RecurrentNetwork, nn.RNNBase):
     @property
     def _widths(self) -> tuple[int, ...]:
         return (self.proj_size or self.hidden_size, self.hidden_size)
+
+    @property
+    def _has_newton(self) -> bool:
+        return self.proj_size == 0
 
     def _recurrence(self, weights: dict[str, Tensor]) -> Recurrence:
         return LstmRecurrence(weights["weight_hh"], weights.get("bias_hh"), weights.get("weight_hr"))

@@ -13,10 +13,10 @@ from .._solve import SolveStatistics
 from .._tape import grad, tape
 from ..communicator import Communicator
 from .agreement import agree
-from .choice import measure
+from .choice import Choice, Measurement
 from .options import SolverOptions
 from .recurrence import Recurrence
-from .solver import Batch, Choice, SequenceSolver
+from .solver import Batch, SequenceSolver, share
 
 
 class RecurrentNetwork(nn.Module):
@@ -36,7 +36,6 @@ class RecurrentNetwork(nn.Module):
         """Raises ValueError or TypeError for options that do not fit."""
         self._solver = SequenceSolver(comm, SolverOptions(solver=solver, **options))
         self.comm = comm
-        self._choice: Choice | None = None  # the measured choice of solver="auto"
 
     # ---- defined by subclasses
 
@@ -44,6 +43,11 @@ class RecurrentNetwork(nn.Module):
     def _widths(self) -> tuple[int, ...]:
         """Sizes of the tensors of a state."""
         raise NotImplementedError
+
+    @property
+    def _has_newton(self) -> bool:
+        """Whether Newton's method supports this network."""
+        return True
 
     def _recurrence(self, weights: dict[str, Tensor]) -> Recurrence:
         """Returns the recurrence of one layer and direction. The names of its weights have no suffix."""
@@ -59,12 +63,17 @@ class RecurrentNetwork(nn.Module):
     @property
     def chunks(self) -> int | None:
         """The number of chunks of the pipeline; None before it is known."""
-        return self._choice.chunks if self._choice else self._solver.options.chunks
+        return self._solver.choice.chunks if self._solver.choice else self._solver.options.chunks
 
     @property
     def choice(self) -> str | None:
         """The solver in use. With ``solver="auto"`` it is known after the first forward pass."""
-        return self._choice.solver if self._choice else None
+        return self._solver.choice.solver if self._solver.choice else None
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """Times and errors of the solvers that ``solver="auto"`` measured in the first forward pass."""
+        return self._solver.measurements
 
     @property
     def statistics(self) -> tuple[SolveStatistics | None, SolveStatistics | None]:
@@ -102,6 +111,8 @@ class RecurrentNetwork(nn.Module):
 
         batch, states = self._agree(x, initial, lengths)
         y, final = self._layers(batch, states)
+        if self._solver.options.outputs == "last":
+            return self._last_outputs(final, packed, unbatched)
 
         if packed is not None:
             assert lengths is not None
@@ -115,12 +126,20 @@ class RecurrentNetwork(nn.Module):
             return y.squeeze(1), [h.squeeze(1) for h in final]
         return (y.transpose(0, 1) if self.batch_first else y), final
 
+    def _last_outputs(
+        self, final: list[Tensor], packed: PackedSequence | None, unbatched: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Returns the final outputs of the last layer, with its directions side by side, and the final states."""
+        if packed is not None and packed.unsorted_indices is not None:
+            final = [h.index_select(1, packed.unsorted_indices) for h in final]
+        y = torch.cat(list(final[0][-2 if self.bidirectional else -1 :]), dim=1)
+        return (y.squeeze(0), [h.squeeze(1) for h in final]) if unbatched else (y, final)
+
     def _layers(self, batch: Batch, initial: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        weights = self._shared_weights()
-        if self._choice is None:
-            self._choice = self._choose(batch, initial)
+        weights = share(self._solver.comm, dict(self.named_parameters(recurse=False)))
+        choice = self._solver.choose(batch, lambda choice: self._trial(choice, batch, initial), self._has_newton)
         self._solver.begin()
-        return self._solve(self._choice, batch, initial, weights, self._dropout_seeds())
+        return self._solve(choice, batch, initial, weights, self._dropout_seeds())
 
     def _solve(
         self, choice: Choice, batch: Batch, initial: list[Tensor], weights: dict[str, Tensor], seeds: list[int]
@@ -175,7 +194,7 @@ class RecurrentNetwork(nn.Module):
             )
         if x.size(2) != self.input_size:
             return f"expected {self.input_size} features (input_size), got {x.size(2)}"
-        if self.solver == "newton" and x.dtype not in (torch.float32, torch.float64):
+        if self.solver in ("newton", "mgrit") and x.dtype not in (torch.float32, torch.float64):
             return f'solver="newton" computes in float32 or float64, got {x.dtype}'
         dtype = next(self.parameters()).dtype
         if x.dtype != dtype:
@@ -190,13 +209,6 @@ class RecurrentNetwork(nn.Module):
             return f"expected {x.size(1)} integer lengths, one per row, got {got}"
         return ""
 
-    def _shared_weights(self) -> dict[str, Tensor]:
-        """Returns the weights by name. In backward, their gradients are summed over the ranks."""
-        named: dict[str, Tensor] = dict(self.named_parameters(recurse=False))
-        if self.comm is None or self.comm.size == 1:
-            return named
-        return dict(zip(named, torch.ops.weft.share(list(named.values()), self.comm._id), strict=True))
-
     def _dropout_seeds(self) -> list[int]:
         """Returns a seed per layer; empty without dropout. The masks do not depend on the split."""
         if self.dropout == 0 or not self.training or self.num_layers == 1:
@@ -207,26 +219,17 @@ class RecurrentNetwork(nn.Module):
 
     # ---- choice of the solver
 
-    def _choose(self, batch: Batch, initial: list[Tensor]) -> Choice:
-        options = self._solver.options
-        if options.solver == "newton":
-            return Choice("newton")
-        if self._solver.comm is None or options.solver == "serial":
-            return Choice("serial")
-        if options.solver == "pipeline":
-            return Choice("pipeline", options.chunks or 4 * self._solver.comm.size)
-        return measure(self._solver.comm, batch.x.size(1), lambda choice: self._trial(choice, batch, initial))
-
-    def _trial(self, choice: Choice, batch: Batch, initial: list[Tensor]) -> None:
-        """Collective. A forward and backward pass without effects."""
+    def _trial(self, choice: Choice, batch: Batch, initial: list[Tensor]) -> list[Tensor]:
+        """Collective. A forward and backward pass without effects. Returns its outputs and gradients."""
         with torch.enable_grad(), tape():
             copies = {name: w.detach().requires_grad_() for name, w in self.named_parameters(recurse=False)}
-            detached = Batch(batch.x.detach(), batch.steps, batch.offset, batch.lengths, wants_grad=True)
+            x = batch.x.detach().requires_grad_()
+            detached = Batch(x, batch.steps, batch.offset, batch.lengths, wants_grad=True)
             y, _ = self._solve(choice, detached, [h.detach() for h in initial], copies, [])
-            grad(y.sum(), list(copies.values()))
+            return [y.detach(), *grad(y.sum(), [x, *copies.values()])]
 
     def extra_repr(self) -> str:
         text = super().extra_repr()
         if self.comm is not None:
-            text += f", solver={self.solver}" + (f" ({self._choice})" if self._choice else "")
+            text += f", solver={self.solver}" + (f" ({self._solver.choice})" if self._solver.choice else "")
         return text

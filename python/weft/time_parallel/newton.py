@@ -14,19 +14,19 @@ from torch import Tensor
 
 from .._tape import tape
 from ..communicator import Communicator
+from ..errors import NotConverged
 from .chain import run_chain
-from .failure import NotConverged, raise_shared
+from .failure import raise_shared
 from .options import SolveLog, SolverOptions, newton_statistics
 from .prefix import AffineMap, multiply, value_before
 from .recorded import record
 from .recurrence import Recurrence, State
+from .step_gradients import UNUSED, StepGradients, active_steps, as_rows, in_order
 
 GROWTH = 100.0
 """An iterate whose residual exceeds that of the last one by this factor is rejected."""
 SMALLEST_SCALE = 1 / 16
 """Below this factor of the Jacobian, the method ignores it and becomes a fixed-point iteration."""
-UNUSED = {"allow_unused": True, "materialize_grads": True}
-"""A cell need not use all of its weights."""
 
 
 def run_newton(
@@ -64,7 +64,7 @@ class _NewtonSolve:
     ) -> None:  # fmt: skip
         self.recurrence = recurrence
         self.given = x.detach()
-        self.x = self._ordered(self.given, reverse).contiguous()
+        self.x = in_order(self.given, reverse).contiguous()
         self.initial = initial.detach()
         self.lengths = lengths
         self.reverse = reverse
@@ -72,20 +72,10 @@ class _NewtonSolve:
         self.options = options
         self.log = log
         self.full = options.jacobian == "full"
-        self.active: Tensor | None = None  # [steps, batch, 1]
-        if lengths is not None:
-            active = torch.arange(x.size(0)).unsqueeze(1) < lengths
-            self.active = self._ordered(active, reverse).unsqueeze(2)
+        self.active = active_steps(lengths, x.size(0), reverse)
         # The state before the first step and after each step.
         self.states = initial.new_zeros(x.size(0) + 1, *initial.shape)
         self.jacobian = initial.new_zeros(0)
-
-    @staticmethod
-    def _ordered(sequence: Tensor, reverse: bool) -> Tensor:
-        return sequence.flip(0) if reverse else sequence
-
-    def _rows(self, sequence: Tensor) -> Tensor:
-        return sequence.reshape(sequence.size(0) * sequence.size(1), *sequence.shape[2:])
 
     # ---- forward
 
@@ -120,7 +110,7 @@ class _NewtonSolve:
         last = after[-1] if len(after) else self.states[0]
         if self.active is not None:
             after = after.where(self.active, 0)
-        return self._ordered(after, self.reverse), last.clone()
+        return in_order(after, self.reverse), last.clone()
 
     def _linearize(self) -> tuple[float, Tensor]:
         """Evaluates all steps at the current states. Returns the largest residual of all ranks, and this rank's."""
@@ -129,7 +119,7 @@ class _NewtonSolve:
         error: Exception | None = None
         residual = after
         try:
-            following, jacobian = self.recurrence.linearize(self._rows(self.x), self._rows(before), self.full)
+            following, jacobian = self.recurrence.linearize(as_rows(self.x), as_rows(before), self.full)
             residual = following.view_as(after)
             self.jacobian = jacobian.view(steps, batch, *jacobian.shape[1:])
             if self.active is not None:
@@ -140,28 +130,31 @@ class _NewtonSolve:
             residual = residual - after
         except Exception as failure:
             error = failure
-        return self._largest(residual, error), residual
+        return self._largest([residual], error), residual
 
     def _correct(self, residual: Tensor, scale: float) -> None:
-        """Replaces the states by the solution of the linearised recurrence. Overwrites nothing else."""
+        """Replaces the states by the solution of the linearised recurrence. Overwrites ``residual``."""
         jacobian = self.jacobian if scale == 1 else self.jacobian * scale
-        correction = residual.clone()
         states = self.states.clone()
         start = None
         if self.comm is not None:
             with tape(False):
-                product, end = torch.ops.weft.linear_scan_summary(jacobian, correction, False)
+                product, end = torch.ops.weft.linear_scan_summary(jacobian, residual, False)
                 offset = states[-1] + end - multiply(product, states[0])
                 states[0] = value_before(self.comm, AffineMap(product, offset), self.initial, self.reverse)
             start = states[0] - self.states[0]
-        torch.ops.weft.linear_scan_(jacobian, correction, start, False)
-        states[1:] += correction
+        torch.ops.weft.linear_scan_(jacobian, residual, start, False)
+        states[1:] += residual
         self.states = states
 
-    def _largest(self, residual: Tensor, error: Exception | None, relative_to: float = 1.0) -> float:
-        """Collective. Returns the largest element of all ranks' residuals; infinity if one is not finite."""
-        norm = residual.abs().max().item() / relative_to if error is None and residual.numel() else 0.0
-        flags = torch.tensor([norm if math.isfinite(norm) else math.inf, error is not None], dtype=torch.float64)
+    def _largest(self, residuals: Sequence[Tensor], error: Exception | None = None) -> float:
+        """Collective. Returns the largest element of all ranks' residuals; infinity if one is not finite.
+
+        Raises LayerError on all ranks if one of them has an error.
+        """
+        norms = [0.0] if error else [_largest_element(residual) for residual in residuals]
+        norm = max(norms) if all(map(math.isfinite, norms)) else math.inf
+        flags = torch.tensor([norm, error is not None], dtype=torch.float64)
         if self.comm is not None:
             flags = self.comm.all_reduce(flags, "max")
         if flags[1]:
@@ -169,10 +162,10 @@ class _NewtonSolve:
         return flags[0].item()
 
     def _give_up(self, residuals: list[float]) -> None:
-        finite = torch.tensor(0.0 if self.x.isfinite().all() else 1.0)
+        broken = torch.tensor(0.0 if self.x.isfinite().all() else 1.0)
         if self.comm is not None:
-            finite = self.comm.all_reduce(finite, "max")
-        if finite:
+            broken = self.comm.all_reduce(broken, "max")
+        if broken:
             cause = "the input contains NaN or infinity"
         else:
             cause = (
@@ -186,7 +179,7 @@ class _NewtonSolve:
 
     def adjoint(self, gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
         """Returns the gradients of x, of the tensors of the initial state and of the weights."""
-        grad_after = self._ordered(gradients[0], self.reverse)
+        grad_after = in_order(gradients[0], self.reverse)
         if self.active is not None:
             grad_after = grad_after.where(self.active, 0)
         try:
@@ -201,20 +194,20 @@ class _NewtonSolve:
         return [grad_x, *self.recurrence.split(grad_initial), *grad_weights]
 
     def _adjoint_solve(self, grad_after: Tensor, grad_last: Tensor) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
-        steps = _StepGradients(self)
-        # The gradients of the states after each step, and what each step passes to the state before it; the last
-        # element is the gradient that reaches the end of the piece.
+        steps = StepGradients(self.recurrence, self.x, self.states[:-1], self.active)
+        exact = self.full or self.recurrence.exact  # the first product is usually the last
+        # The gradients of the states after each step, and the gradients that each step passes to the state before it.
+        # The last element is the gradient that reaches the end of the piece.
         of_states = torch.zeros_like(grad_after)
         passed = grad_after.new_zeros(grad_after.size(0) + 1, *grad_last.shape)
         predicted = passed[0]
-        largest = self._largest(torch.cat([grad_after.flatten(), grad_last.flatten()]), None)
+        largest = self._largest([grad_after, grad_last])
         tolerance = self.options.tolerance_for(self.x.dtype)
         residuals: list[float] = []
         while True:
             residual = grad_after + passed[1:] - of_states
             # The piece before this one used a prediction of passed[0].
-            difference = torch.cat([residual.flatten(), (passed[0] - predicted).flatten()])
-            residuals.append(self._largest(difference, None, largest or 1.0))
+            residuals.append(self._largest([residual, passed[0] - predicted]) / (largest or 1.0))
             if largest == 0 or (len(residuals) > 1 and residuals[-1] <= tolerance):
                 break
             if len(residuals) > self.options.max_iterations or not math.isfinite(residuals[-1]):
@@ -227,13 +220,13 @@ class _NewtonSolve:
             arriving, predicted = self._correct_adjoint(residual, passed, grad_last)
             of_states = of_states + residual
             passed[-1] = arriving
-            passed[:-1] = steps.of_states_before(of_states)
+            passed[:-1] = steps.of_states_before(of_states, with_inputs=exact)
         self.log.add(newton_statistics("backward", residuals, True, len(grad_after) * len(residuals)))
         grad_x, grad_weights = steps.of_inputs(of_states)
-        return grad_x, passed[0].clone(), grad_weights
+        return in_order(grad_x, self.reverse), passed[0].clone(), grad_weights
 
     def _correct_adjoint(self, residual: Tensor, passed: Tensor, grad_last: Tensor) -> tuple[Tensor, Tensor]:
-        """Solves the adjoint recurrence in place of ``residual``.
+        """Replaces ``residual`` by the solution of the adjoint recurrence.
 
         Returns the gradient that arrives at the end of the piece, and the one that the piece before this one expects.
         """
@@ -271,36 +264,9 @@ class _NewtonSolve:
         return found[0], found[1], found[2:]
 
 
-class _StepGradients:
-    """Vector-Jacobian products of all steps at the final states."""
-
-    def __init__(self, solve: _NewtonSolve) -> None:
-        self.solve = solve
-        with torch.enable_grad(), tape(False):
-            self.x = solve._rows(solve.x).detach().requires_grad_()
-            self.before = solve._rows(solve.states[:-1]).detach().requires_grad_()
-            self.weights = [weight.detach().requires_grad_() for weight in solve.recurrence.weights]
-            self.after = solve.recurrence.step(self.x, self.before, self.weights)
-        self.found: tuple[Tensor, ...] | None = None
-
-    def of_states_before(self, of_states: Tensor) -> Tensor:
-        """Returns the gradients of the states before each step."""
-        active = self.solve.active
-        vector = of_states if active is None else of_states.where(active, 0)
-        wanted = [self.before]
-        if self.solve.full or self.solve.recurrence.exact:
-            wanted += [self.x, *self.weights]  # the first product is usually the last
-        found = torch.autograd.grad(self.after, wanted, self.solve._rows(vector), retain_graph=True, **UNUSED)
-        self.found = found[1:] if len(wanted) > 1 else None
-        passed = found[0].view_as(of_states)
-        return passed if active is None else torch.where(active, passed, of_states)
-
-    def of_inputs(self, of_states: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-        """Returns the gradients of x, in its own order, and of the weights."""
-        found = self.found
-        if found is None:
-            active = self.solve.active
-            vector = of_states if active is None else of_states.where(active, 0)
-            found = torch.autograd.grad(self.after, [self.x, *self.weights], self.solve._rows(vector), **UNUSED)
-        grad_x = found[0].view_as(self.solve.x)
-        return self.solve._ordered(grad_x, self.solve.reverse), found[1:]
+def _largest_element(x: Tensor) -> float:
+    """Returns the largest absolute value; NaN if there is one."""
+    if x.numel() == 0:
+        return 0.0
+    low, high = torch.aminmax(x)
+    return max(high.item(), -low.item()) if not low.isnan() else math.nan

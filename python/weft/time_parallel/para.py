@@ -40,8 +40,23 @@ class ParaRecurrence(Recurrence):
         return y, self.split(final)
 
     def step(self, x: Tensor, state: Tensor, weights: Sequence[Tensor], dt: float = 1) -> Tensor:
+        if dt > 1:
+            return self._repeated(x, self.split(state), weights[0], dt)
         run = getattr(torch.ops.weft, f"{self._operation}_sequence")
         return run(x.unsqueeze(0), state, weights[0], None, False)[1]
+
+    def _repeated(self, x: Tensor, state: State, a: Tensor, dt: float) -> Tensor:
+        """``dt`` steps with the gates of the first."""
+        first, second, third = x.chunk(3, 1)
+        h = state[0]
+        if len(state) == 1:
+            kept = torch.sigmoid(-first - a[0] * h) ** dt
+            n = torch.tanh(third + a[2] * torch.sigmoid(second + a[1] * h) * h)
+            return n + kept * (h - n)
+        kept = torch.sigmoid(first + a[0] * h + a[3] * state[1]) ** dt
+        g = torch.tanh(third + a[2] * h)
+        c = g + kept * (state[1] - g)
+        return self.join((torch.sigmoid(second + a[1] * h + a[4] * c) * torch.tanh(c), c))
 
     def linearize(self, x: Tensor, state: Tensor, full: bool) -> tuple[Tensor, Tensor]:
         return getattr(torch.ops.weft, f"{self._operation}_linearize")(x, state, self.weights[0])

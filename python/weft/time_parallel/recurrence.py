@@ -25,6 +25,8 @@ class Recurrence(ABC):
     """Sizes of the tensors of a state."""
     weights: tuple[Tensor, ...]
     """The tensors that ``step`` depends on, besides its arguments."""
+    fallible: bool = False
+    """Whether ``run`` may raise, because it calls code of the user."""
     exact: bool = False
     """Whether ``linearize`` returns the exact Jacobian also if ``full`` is false."""
 

@@ -1,0 +1,128 @@
+"""Forward and backward of recurrent networks: torch.nn and ParaRNN against weft's solvers.
+
+OMP_NUM_THREADS=1 mpirun -n 2 python benchmarks/time_parallel/recurrent.py [--pararnn FOLDER]
+
+FOLDER holds a copy of ParaRNN (github.com/apple/ml-pararnn) that runs on a CPU: without its CUDA extension
+(``parallel_reduce_cuda``, ``load_library`` and ``register_fake``), and with ``unsafe_hash=True`` in NewtonConfig.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import weft
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from timing import compare, report
+
+ITERATIONS = 3
+"""Newton iterations of ParaRNN's default."""
+
+Step = Callable[[], None]
+
+
+def training_step(net: nn.Module, x: Tensor) -> Step:
+    """A forward and a backward pass."""
+
+    def run() -> None:
+        result = net(x)
+        y = result[0] if isinstance(result, tuple) else result
+        weft.backward(y.sum())
+        net.zero_grad()
+
+    return run
+
+
+def on_first(step: Step) -> Step:
+    return step if weft.world().rank == 0 else lambda: None
+
+
+def measure(alternatives: dict[str, Step], peer: str, name: str, calls: int = 1, repeats: int = 7) -> None:
+    """Reports all alternatives against the one with the name ``peer``."""
+    times = compare(alternatives, calls=calls, repeats=repeats)
+    for kind, microseconds in times.items():
+        if kind != peer:
+            report(f"time_parallel/{name}/{kind}", microseconds, peer, times[peer])
+
+
+def fused() -> None:
+    """The fused recurrences on one rank against torch.nn."""
+    for kind in ("GRU", "LSTM"):
+        for steps, batch, hidden in ((1024, 32, 128), (1024, 4, 128), (8192, 2, 32)):
+            torch.manual_seed(0)
+            x = torch.randn(steps, batch, hidden)
+            nets = {"torch.nn": getattr(nn, kind)(hidden, hidden), "serial": getattr(weft, kind)(hidden, hidden)}
+            steps_of = {name: on_first(training_step(net, x)) for name, net in nets.items()}
+            measure(steps_of, "torch.nn", f"{kind}/{steps}x{batch}x{hidden}", repeats=5)
+
+
+def pipeline() -> None:
+    """Chunks of the batch on all ranks against the serial solver on one."""
+    world = weft.world()
+    steps, batch, hidden = 1024, 32, 128
+    torch.manual_seed(0)
+    x = torch.randn(steps, batch, hidden)
+    piece = x.chunk(world.size)[world.rank]
+    alternatives = {"serial/n1": on_first(training_step(weft.GRU(hidden, hidden), x))}
+    for chunks in (4, 8, 16):
+        net = weft.GRU(hidden, hidden, comm=world, solver="pipeline", chunks=chunks)
+        alternatives[f"pipeline/{chunks} chunks/n{world.size}"] = training_step(net, piece)
+    measure(alternatives, "serial/n1", f"GRU/{steps}x{batch}x{hidden}")
+
+
+def newton(pararnn: str | None) -> None:
+    """ParaGRU with Newton's method on one rank and on all, against the serial recurrence and ParaRNN."""
+    world = weft.world()
+    steps, batch, hidden = 8192, 2, 32
+    torch.manual_seed(0)
+    x = torch.randn(steps, batch, hidden)
+    piece = x.chunk(world.size)[world.rank]
+
+    # The residual after as many iterations as ParaRNN takes.
+    probe = weft.ParaGRU(hidden, hidden, solver="newton")
+    probe(x)
+    tolerance = 1.001 * probe.statistics[0].residuals[ITERATIONS]
+
+    def network(**options: Any) -> weft.ParaGRU:
+        net = weft.ParaGRU(hidden, hidden, **options)
+        net.load_state_dict(probe.state_dict())
+        return net
+
+    alternatives = {
+        "newton/n1": on_first(training_step(network(solver="newton", tolerance=tolerance), x)),
+        f"newton/n{world.size}": training_step(network(solver="newton", tolerance=tolerance, comm=world), piece),
+        "serial/n1": on_first(training_step(network(), x)),
+        f"pipeline/n{world.size}": training_step(network(comm=world, solver="pipeline"), piece),
+    }
+    if pararnn is not None:
+        alternatives["ParaRNN"] = on_first(training_step(peer_network(pararnn, hidden), x.transpose(0, 1)))
+    measure(alternatives, "newton/n1", f"ParaGRU/{steps}x{batch}x{hidden}")
+
+
+def peer_network(folder: str, hidden: int) -> nn.Module:
+    sys.path.insert(0, folder)
+    from pararnn.rnn_cell.gru_diag_mh import GRUDiagMH, GRUDiagMHConfig
+
+    return GRUDiagMH(GRUDiagMHConfig(state_dim=hidden, input_dim=hidden, num_heads=1, mode="parallel"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pararnn", metavar="FOLDER", help="a copy of ParaRNN for comparison")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    fused()
+    newton(arguments.pararnn)
+    if weft.world().size > 1:
+        pipeline()
+
+
+if __name__ == "__main__":
+    main()
