@@ -54,6 +54,9 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "4", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/process_group/ddp_step.py")],
     ],
+    "time_parallel": [
+        [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/time_parallel/recurrent.py")],
+    ],
     "trace": [[MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/span")]],
     "spatial": [[MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/spatial/convolution.py")]],
 }

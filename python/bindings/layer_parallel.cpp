@@ -4,12 +4,13 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <exception>
-#include <initializer_list>
-#include <limits>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "python/bindings/held.h"
+#include "python/bindings/multigrid.h"
+#include "python/bindings/named.h"
 #include "weft/layer_parallel/network.h"
 #include "weft/mpi/agreement.h"
 #include "weft/mpi/options.h"
@@ -18,15 +19,6 @@ namespace py = pybind11;
 
 namespace weft::layer_parallel {
 namespace {
-
-// A Python object that any thread may release.
-std::shared_ptr<py::object> hold(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* held) {
-            if (!Py_IsInitialized()) return;  // a thread's tape outlives the interpreter
-            const py::gil_scoped_acquire gil;
-            delete held;
-          }};
-}
 
 py::object to_python(const Tensors& state) {
   if (state.size() == 1) return py::cast(state.front());
@@ -47,8 +39,6 @@ Tensors from_python(const py::object& object) {
   }
   return object.cast<Tensors>();
 }
-
-using Held = std::shared_ptr<py::object>;
 
 // Calls a method of a pass. KeyboardInterrupt, SystemExit and the like are not failures of a layer.
 template <class... Arguments>
@@ -104,17 +94,6 @@ PassFunctions functions_of(const py::object& pass, bool has_input) {
   return functions;
 }
 
-// Returns the enumerator that the value of `key` names. Throws ValueError for unknown names.
-template <class Key, class Enum>
-Enum named(const py::dict& description, const char* key, std::initializer_list<std::pair<Key, Enum>> names) {
-  const auto value = description[key].cast<Key>();
-  for (const auto& [name, enumerator] : names) {
-    if (name == value) return enumerator;
-  }
-  throw py::value_error("weft: " + std::string(key) + ": unknown value " +
-                        py::repr(description[key]).cast<std::string>());
-}
-
 Form form_of(const py::handle& name) {
   const py::dict description(py::arg("form") = name);
   return named<std::string, Form>(description, "form",
@@ -130,44 +109,9 @@ Layer layer(const py::dict& description) {
   return layer;
 }
 
-template <class T>
-multigrid::PerLevel<T> per_level(const py::handle& value) {
-  const auto [everywhere, exceptions] = value.cast<std::pair<T, std::map<int, T>>>();
-  return {everywhere, exceptions};
-}
-
 GridOptions grid(const py::dict& description) {
-  return {description["levels"].cast<int>(), per_level<std::int64_t>(description["cfactor"]),
-          description["min_coarse"].cast<std::int64_t>()};
-}
-
-multigrid::Options solve(const py::dict& description) {
-  multigrid::Options options;
-  options.max_iterations = description["iterations"].cast<int>();
-  options.absolute_tolerance = description["tolerance"].cast<double>();
-  options.relative_tolerance = description["relative_tolerance"].cast<double>();
-  options.temporal_norm = named<double, multigrid::TemporalNorm>(
-      description, "norm",
-      {{1.0, multigrid::TemporalNorm::kOne},
-       {2.0, multigrid::TemporalNorm::kTwo},
-       {std::numeric_limits<double>::infinity(), multigrid::TemporalNorm::kInfinity}});
-  options.compute_residual = description["residual"].cast<bool>();
-  options.relaxations = per_level<int>(description["relaxations"]);
-  options.c_weight = per_level<double>(description["c_weight"]);
-  options.cycle = named<std::string, multigrid::CycleKind>(
-      description, "cycle", {{"V", multigrid::CycleKind::kV}, {"F", multigrid::CycleKind::kF}});
-  options.skip_downcycle = description["skip_downcycle"].cast<bool>();
-  options.relax_coarsest_only = description["relax_coarsest_only"].cast<bool>();
-  options.storage = named<std::string, multigrid::Storage>(
-      description, "storage", {{"all", multigrid::Storage::kAllPoints}, {"c-points", multigrid::Storage::kCPoints}});
-  options.initial_guess =
-      named<std::string, multigrid::InitialGuess>(description, "guess",
-                                                  {{"zero", multigrid::InitialGuess::kZero},
-                                                   {"constant", multigrid::InitialGuess::kConstant},
-                                                   {"coarse", multigrid::InitialGuess::kCoarseSolve},
-                                                   {"callback", multigrid::InitialGuess::kCallback},
-                                                   {"previous", multigrid::InitialGuess::kPrevious}});
-  return options;
+  const multigrid::HierarchyOptions options = multigrid::grid_options(description);
+  return {options.max_levels, options.coarsening, options.min_coarse_steps};
 }
 
 Options options(const py::dict& description) {
@@ -175,8 +119,8 @@ Options options(const py::dict& description) {
   options.tf = description["tf"].cast<double>();
   options.forward_grid = grid(description["forward_grid"]);
   options.backward_grid = grid(description["backward_grid"]);
-  options.forward = solve(description["forward"]);
-  options.backward = solve(description["backward"]);
+  options.forward = multigrid::solve_options(description["forward"]);
+  options.backward = multigrid::solve_options(description["backward"]);
   options.replicated = description["replicated"].cast<bool>();
   options.keep_states = description["keep_states"].cast<bool>();
   for (const auto& form : description["forms"]) options.forms.push_back(form_of(form));
@@ -214,19 +158,6 @@ py::object forward(LayerParallel& network, const Tensors& extras, const py::obje
   return to_python(y);
 }
 
-py::dict statistics(const multigrid::Statistics& from) {
-  py::dict result;
-  result["iterations"] = from.iterations;
-  result["converged"] = from.converged;
-  result["residuals"] = from.residuals;
-  result["last_change"] = from.last_change;
-  result["steps"] = from.steps;
-  result["messages"] = from.messages_sent;
-  result["bytes"] = from.bytes_sent;
-  result["seconds_waiting"] = from.seconds_waiting;
-  return result;
-}
-
 py::list states(const LayerParallel& network) {
   py::list result;
   for (const auto& [point, state] : network.states()) result.append(py::make_tuple(point, to_python(state)));
@@ -257,14 +188,17 @@ void bind(py::module_& m) {
   py::class_<LayerParallel>(m, "LayerParallel")
       .def(py::init(&create))
       .def("forward", &forward)
-      .def("set_solvers", [](LayerParallel& self, const py::dict& forward,
-                             const py::dict& backward) { self.set_solvers(solve(forward), solve(backward)); })
+      .def("set_solvers",
+           [](LayerParallel& self, const py::dict& forward, const py::dict& backward) {
+             self.set_solvers(multigrid::solve_options(forward), multigrid::solve_options(backward));
+           })
       .def("rebind", &LayerParallel::rebind)
       .def("rebind_shared", &LayerParallel::rebind_shared)
       .def("states", &states)
       .def("release_states", &LayerParallel::release_states)
       .def("statistics", [](const LayerParallel& self) {
-        return py::make_tuple(statistics(self.statistics().forward), statistics(self.statistics().backward));
+        return py::make_tuple(multigrid::to_python(self.statistics().forward),
+                              multigrid::to_python(self.statistics().backward));
       });
 }
 

@@ -6,6 +6,8 @@
 #include "python/bindings/data.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/layer_parallel.h"
+#include "python/bindings/multigrid.h"
+#include "python/bindings/recorded_operation.h"
 #include "python/bindings/trace.h"
 #include "python/bindings/wait_hooks.h"
 #include "weft/partition/range.h"
@@ -32,5 +34,7 @@ PYBIND11_MODULE(weft_bindings, m) {
     return std::pair(range.begin, range.end);
   });
   weft::layer_parallel::bind(m);
+  weft::multigrid::bind(m);
+  weft::collective::bind_recorded_operation(m);
   weft::trace::bind(m);
 }

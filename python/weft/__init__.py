@@ -28,10 +28,10 @@ from ._options import Options, configure, options
 from ._request import Request, Status
 from ._tape import anchor, backward, grad, reset_tape, tape, tape_length
 from .communicator import CartTopology, Communicator, from_mpi4py, world
-from .errors import Disagreement, LayerError, MpiError, PeerLost, TimeoutError
+from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
 from .layer_parallel import LayerParallel, Solve
 from .mesh import Mesh
-from .recurrent import GRU, LSTM
+from .time_parallel import GRU, LSTM, ImplicitGRU, ParaGRU, ParaLSTM, TimeParallel
 from .tools._diagnosis import doctor
 from .version import __version__
 
@@ -55,15 +55,20 @@ __all__ = [
     "CartTopology",
     "Communicator",
     "Disagreement",
+    "ImplicitGRU",
     "LayerError",
     "LayerParallel",
     "Mesh",
     "MpiError",
+    "NotConverged",
     "Options",
+    "ParaGRU",
+    "ParaLSTM",
     "PeerLost",
     "Request",
     "Solve",
     "Status",
+    "TimeParallel",
     "TimeoutError",
     "__version__",
     "anchor",

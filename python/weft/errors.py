@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 
-__all__ = ["Disagreement", "LayerError", "MpiError", "PeerLost", "TimeoutError"]
+__all__ = ["Disagreement", "LayerError", "MpiError", "NotConverged", "PeerLost", "TimeoutError"]
 
 
 class MpiError(RuntimeError):
@@ -35,6 +35,10 @@ class Disagreement(RuntimeError):
     """The ranks called different operations or passed incompatible arguments. All ranks get the same text."""
 
 
+class NotConverged(RuntimeError):
+    """An iterative solver of a recurrent network did not converge. All ranks get the same text."""
+
+
 class LayerError(RuntimeError):
-    """A layer of a LayerParallel network failed on some rank. All ranks get the same text, which names the layer and
-    the rank. On that rank, ``__cause__`` is the exception that the layer raised."""
+    """A layer of a LayerParallel network or a cell of a recurrent network failed on some rank. All ranks get the same
+    text, which names the layer or cell and the rank. On that rank, ``__cause__`` is the exception that it raised."""

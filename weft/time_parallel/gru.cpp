@@ -38,13 +38,16 @@ struct Arguments {
   Tensor bias;     // undefined if not given
   Tensor lengths;  // undefined if not given
   bool reverse = false;
+  double implicit_step = 0;
 
   [[nodiscard]] std::int64_t hidden() const { return initial.size(1); }
   [[nodiscard]] Extent extent() const { return extent_of(input, hidden(), if_defined(lengths), reverse); }
 };
 
 Arguments prepare(const Tensor& input, const Tensor& initial, const Tensor& weight, const std::optional<Tensor>& bias,
-                  const std::optional<Tensor>& lengths, bool reverse) {
+                  const std::optional<Tensor>& lengths, bool reverse, double implicit_step) {
+  TORCH_CHECK_VALUE(implicit_step >= 0, "weft: ", kName, " expects an implicit_step of at least 0, got ",
+                    implicit_step);
   TORCH_CHECK_VALUE(input.dim() == 3 && initial.dim() == 2, "weft: ", kName,
                     " expects input [steps, batch, 3 * hidden] and initial [batch, hidden], got ", input.sizes(),
                     " and ", initial.sizes());
@@ -61,7 +64,8 @@ Arguments prepare(const Tensor& input, const Tensor& initial, const Tensor& weig
           in(weight),
           bias && bias->defined() ? in(*bias) : Tensor(),
           lengths.value_or(Tensor()),
-          reverse};
+          reverse,
+          implicit_step};
 }
 
 struct Result {
@@ -79,6 +83,7 @@ Result run(const Arguments& a, bool keep_gates) {
     call.initial = pointer<scalar_t>(a.initial);
     call.weight = pointer<scalar_t>(a.weight);
     call.bias = pointer<scalar_t>(a.bias);
+    call.implicit_step = static_cast<scalar_t>(a.implicit_step);
     call.output = write<scalar_t>(result.output);
     call.final_state = result.final_state.mutable_data_ptr<scalar_t>();
     call.gates = write<scalar_t>(result.gates);
@@ -101,29 +106,38 @@ variable_list composite(const Arguments& a) {
     const Tensor r = (in[0] + from_state[0]).sigmoid();
     const Tensor z = (in[1] + from_state[1]).sigmoid();
     const Tensor n = (in[2] + r * from_state[2]).tanh();
-    return {n + z * (h - n)};
+    const Tensor kept = a.implicit_step == 0 ? z : 1 / (1 + a.implicit_step * (1 - z));
+    return {n + kept * (h - n)};
   };
   auto [outputs, states] = run_steps(a.input, {a.initial}, if_defined(a.lengths), a.reverse, step);
   return {outputs, states[0]};
 }
 
 struct Function : torch::autograd::Function<Function> {
-  static constexpr std::size_t kArguments = 6;
+  static constexpr std::size_t kArguments = 7;
 
   static variable_list forward(AutogradContext* context, const Tensor& input, const Tensor& initial,
                                const Tensor& weight, const std::optional<Tensor>& bias,
-                               const std::optional<Tensor>& lengths, bool reverse) {
-    const Arguments a{input, initial, weight, bias.value_or(Tensor()), lengths.value_or(Tensor()), reverse};
+                               const std::optional<Tensor>& lengths, bool reverse, double implicit_step) {
+    const Arguments a{input,   initial,      weight, bias.value_or(Tensor()), lengths.value_or(Tensor()),
+                      reverse, implicit_step};
     const Result result = run(a, /*keep_gates=*/true);
     context->save_for_backward({input, initial, weight, a.bias, a.lengths, result.output, result.gates});
     context->saved_data["reverse"] = reverse;
+    context->saved_data["implicit_step"] = implicit_step;
     context->set_materialize_grads(false);
     return {result.output, result.final_state};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const Arguments a{saved[0], saved[1], saved[2], saved[3], saved[4], context->saved_data["reverse"].toBool()};
+    const Arguments a{saved[0],
+                      saved[1],
+                      saved[2],
+                      saved[3],
+                      saved[4],
+                      context->saved_data["reverse"].toBool(),
+                      context->saved_data["implicit_step"].toDouble()};
     if (!grads[0].defined() && !grads[1].defined()) return variable_list(kArguments);
     if (at::GradMode::is_enabled()) {
       return differentiable_gradients({a.input, a.initial, a.weight, a.bias}, grads, kArguments,
@@ -145,6 +159,7 @@ struct Function : torch::autograd::Function<Function> {
       call.gates = read<scalar_t>(saved[6]);
       call.initial = pointer<scalar_t>(a.initial);
       call.weight = pointer<scalar_t>(a.weight);
+      call.implicit_step = static_cast<scalar_t>(a.implicit_step);
       call.grad_input = write<scalar_t>(grad_input);
       call.grad_candidate = write<scalar_t>(grad_candidate);
       call.previous = write<scalar_t>(previous);
@@ -163,7 +178,7 @@ struct Function : torch::autograd::Function<Function> {
     Tensor grad_bias;
     if (context->needs_input_grad(2)) grad_weight = at::cat({at::mm(gates.t(), states), at::mm(candidate.t(), states)});
     if (a.bias.defined() && context->needs_input_grad(3)) grad_bias = at::cat({gates.sum(0), candidate.sum(0)});
-    return {grad_input, grad_initial, grad_weight, grad_bias, Tensor(), Tensor()};
+    return {grad_input, grad_initial, grad_weight, grad_bias, Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -171,20 +186,22 @@ using Results = std::tuple<Tensor, Tensor>;
 
 // Below autograd, for inference.
 Results compute(const Tensor& input, const Tensor& initial, const Tensor& weight, const std::optional<Tensor>& bias,
-                const std::optional<Tensor>& lengths, bool reverse) {
-  const Result result = run(prepare(input, initial, weight, bias, lengths, reverse), /*keep_gates=*/false);
+                const std::optional<Tensor>& lengths, bool reverse, double implicit_step) {
+  const Result result =
+      run(prepare(input, initial, weight, bias, lengths, reverse, implicit_step), /*keep_gates=*/false);
   return {result.output.to(input.scalar_type()), result.final_state.to(input.scalar_type())};
 }
 
 Results differentiate(const Tensor& input, const Tensor& initial, const Tensor& weight,
-                      const std::optional<Tensor>& bias, const std::optional<Tensor>& lengths, bool reverse) {
+                      const std::optional<Tensor>& bias, const std::optional<Tensor>& lengths, bool reverse,
+                      double implicit_step) {
   if (!needs_gradient({input, initial, weight, bias.value_or(Tensor())})) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return handle().call(input, initial, weight, bias, lengths, reverse);
+    return handle().call(input, initial, weight, bias, lengths, reverse, implicit_step);
   }
-  const Arguments a = prepare(input, initial, weight, bias, lengths, reverse);
-  const auto results =
-      Function::apply(a.input, a.initial, a.weight, if_defined(a.bias), if_defined(a.lengths), a.reverse);
+  const Arguments a = prepare(input, initial, weight, bias, lengths, reverse, implicit_step);
+  const auto results = Function::apply(a.input, a.initial, a.weight, if_defined(a.bias), if_defined(a.lengths),
+                                       a.reverse, a.implicit_step);
   return {results[0].to(input.scalar_type()), results[1].to(input.scalar_type())};
 }
 
@@ -192,20 +209,21 @@ Results differentiate(const Tensor& input, const Tensor& initial, const Tensor& 
 
 std::tuple<Tensor, Tensor> gru_sequence(const Tensor& input, const Tensor& initial, const Tensor& weight,
                                         const std::optional<Tensor>& bias, const std::optional<Tensor>& lengths,
-                                        bool reverse) {
-  return gru_op::handle().call(input, initial, weight, bias, lengths, reverse);
+                                        bool reverse, double implicit_step) {
+  return gru_op::handle().call(input, initial, weight, bias, lengths, reverse, implicit_step);
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def(
-      "gru_sequence(Tensor input, Tensor initial, Tensor weight, Tensor? bias, Tensor? lengths, bool reverse) "
+      "gru_sequence(Tensor input, Tensor initial, Tensor weight, Tensor? bias, Tensor? lengths, bool reverse, "
+      "float implicit_step=0) "
       "-> (Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(weft, CPU, m) { m.impl("gru_sequence", &gru_op::compute); }
 TORCH_LIBRARY_IMPL(weft, AutogradCPU, m) { m.impl("gru_sequence", &gru_op::differentiate); }
 TORCH_LIBRARY_IMPL(weft, Meta, m) {
   m.impl("gru_sequence", [](const Tensor& input, const Tensor& initial, const Tensor&, const std::optional<Tensor>&,
-                            const std::optional<Tensor>&, bool) {
+                            const std::optional<Tensor>&, bool, double) {
     return std::tuple(empty_sequence(input, initial.size(1)), at::empty_like(initial));
   });
 }

@@ -1,5 +1,5 @@
 #include <cstdlib>
-#include <string_view>
+#include <vector>
 
 #include "weft/time_parallel/kernels/kernels.h"
 
@@ -20,20 +20,34 @@ Kernels<T> kernel_table();
 }
 #endif
 
+template <class T>
+std::vector<InstructionSet<T>> supported_instruction_sets() {
+  std::vector<InstructionSet<T>> found{{"default", DEFAULT::kernel_table<T>()}};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    found.push_back({"avx2", AVX2::kernel_table<T>()});
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq")) {
+      found.push_back({"avx512", AVX512::kernel_table<T>()});
+    }
+  }
+#endif
+  return found;
+}
+template std::vector<InstructionSet<float>> supported_instruction_sets();
+template std::vector<InstructionSet<double>> supported_instruction_sets();
+
 namespace {
 
+// The best instruction set up to the limit in the environment.
 template <class T>
 Kernels<T> select() {
-#if defined(__x86_64__)
-  const char* variable = std::getenv("WEFT_CPU_CAPABILITY");
-  const std::string_view limit = variable ? variable : "avx512";
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  if (avx512 && limit == "avx512") return AVX512::kernel_table<T>();
-  if (avx2 && limit != "default") return AVX2::kernel_table<T>();
-#endif
-  return DEFAULT::kernel_table<T>();
+  const char* limit = std::getenv("WEFT_CPU_CAPABILITY");
+  const auto sets = supported_instruction_sets<T>();
+  for (const auto& set : sets) {
+    if (limit != nullptr && set.name == limit) return set.kernels;
+  }
+  return sets.back().kernels;
 }
 
 }  // namespace

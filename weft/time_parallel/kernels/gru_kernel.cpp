@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/time_parallel/kernels/gru_update.h"
 #include "weft/time_parallel/kernels/kernels.h"
 #include "weft/time_parallel/kernels/panel_matmul.h"
 
@@ -34,14 +35,15 @@ void gru_forward(const GruForward<T>& p) {
       for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
         const Vec<T> r = sigmoid(load(x + j, count) + Vec<T>::loadu(product + j));
         const Vec<T> z = sigmoid(load(x + hidden + j, count) + Vec<T>::loadu(product + hidden + j));
+        const Vec<T> kept = kept_share(z, p.implicit_step);
         const Vec<T> candidate = Vec<T>::loadu(product + 2 * hidden + j);
         const Vec<T> n = hyperbolic_tangent(at::vec::fmadd(r, candidate, load(x + 2 * hidden + j, count)));
-        const Vec<T> next = at::vec::fmadd(z, load(h + j, count) - n, n);
+        const Vec<T> next = at::vec::fmadd(kept, load(h + j, count) - n, n);
         store(h + j, next, count);
         store(y + j, next, count);
         if (gates) {
           store(gates + j, r, count);
-          store(gates + hidden + j, z, count);
+          store(gates + hidden + j, kept, count);
           store(gates + 2 * hidden + j, n, count);
           store(gates + 3 * hidden + j, candidate, count);
         }
@@ -89,12 +91,12 @@ void gru_backward(const GruBackward<T>& p) {
         Vec<T> grad = load(grad_state + j, count);
         if (grad_output) grad = grad + load(grad_output + j, count);
         const Vec<T> r = load(gates + j, count);
-        const Vec<T> z = load(gates + hidden + j, count);
+        const Vec<T> kept = load(gates + hidden + j, count);
         const Vec<T> n = load(gates + 2 * hidden + j, count);
         const Vec<T> candidate = load(gates + 3 * hidden + j, count);
         const Vec<T> h = load(before + j, count);
-        const Vec<T> grad_n = grad * (one - z) * (one - n * n);
-        const Vec<T> grad_z = grad * (h - n) * z * (one - z);
+        const Vec<T> grad_n = grad * (one - kept) * (one - n * n);
+        const Vec<T> grad_z = grad * (h - n) * kept_share_slope(kept, p.implicit_step);
         const Vec<T> grad_r = grad_n * candidate * r * (one - r);
         const Vec<T> grad_c = grad_n * r;
         store(previous + j, h, count);
@@ -105,7 +107,7 @@ void gru_backward(const GruBackward<T>& p) {
         store(grad_product + j, grad_r, count);
         store(grad_product + hidden + j, grad_z, count);
         store(grad_product + 2 * hidden + j, grad_c, count);
-        store(grad_state + j, grad * z, count);
+        store(grad_state + j, grad * kept, count);
       });
     }
     weight.multiply(products.get(), 3 * hidden, e.rows(), nullptr, carry.get());

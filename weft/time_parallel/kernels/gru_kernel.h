@@ -3,7 +3,10 @@
 //   r = sigmoid(input_r + W_r h + b_r)
 //   z = sigmoid(input_z + W_z h + b_z)
 //   n = tanh(input_n + r * (W_n h + b_n))
-//   h = (1 - z) * n + z * h
+//   h = (1 - k) * n + k * h
+//
+// The share k of the old state is z. In an implicit GRU (Moon and Cyr, ICLR 2022) it is 1 / (1 + s (1 - z)): the step s
+// of the ordinary differential equation h' = (1 - z) (n - h), implicit in h.
 #pragma once
 
 #include "weft/time_parallel/kernels/sequence.h"
@@ -17,9 +20,10 @@ struct GruForward {
   const T* initial = nullptr;  // [batch, hidden]
   const T* weight = nullptr;   // [3 * hidden, hidden]
   const T* bias = nullptr;     // [3 * hidden] or null
+  T implicit_step = 0;         // s; 0 for an explicit GRU
   Sequence<T> output;          // [steps, batch, hidden]; zero after the end of a row
   T* final_state = nullptr;    // [batch, hidden]
-  Sequence<T> gates;           // [steps, batch, 4 * hidden]: r, z, n and W_n h + b_n for backward; null if not needed
+  Sequence<T> gates;           // [steps, batch, 4 * hidden]: r, k, n and W_n h + b_n for backward; null if not needed
 };
 
 template <class T>
@@ -31,6 +35,7 @@ struct GruBackward {
   Sequence<const T> output;
   const T* initial = nullptr;
   const T* weight = nullptr;
+  T implicit_step = 0;
   Sequence<T> grad_input;      // also the gradient of W h + b, except for n
   Sequence<T> grad_candidate;  // [steps, batch, hidden]: the gradient of W_n h + b_n
   Sequence<T> previous;        // [steps, batch, hidden]: the states before each step; zero after the end of a row

@@ -18,6 +18,9 @@ inline constexpr int kPanelVectors = 2;
 inline constexpr int kPanelRows = 4;
 #endif
 
+// Rows that kernels without a recurrence compute together, so that their products stay in the cache.
+inline constexpr std::int64_t kBlockRows = 48;
+
 // Zero-initialised working memory of a kernel.
 template <class T>
 class Scratch {

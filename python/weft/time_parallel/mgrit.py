@@ -1,0 +1,195 @@
+"""Multigrid in time (MGRIT): the steps of a recurrence on several levels of coarser time grids.
+
+A coarse step stands for several steps; ``Recurrence.step`` gets their number. The adjoint is solved by multigrid, too.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _bindings
+from ..layer_parallel.solve import Solve, SolveStatistics
+from .._tape import tape
+from ..communicator import Communicator
+from ..errors import NotConverged
+from .options import SolveLog, SolverOptions
+from .recorded import record
+from .recurrence import Recurrence, State
+from .step_gradients import StepGradients, active_steps, in_order
+
+
+class MultigridSolvers:
+    """The solvers of a network. They keep the results of the last pass for ``guess="previous"``."""
+
+    def __init__(self, comm: Communicator | None, options: SolverOptions) -> None:
+        self.options = options
+        self._comm = comm
+        self._communicators: dict[bool, Communicator] = {}
+        self._solvers: dict[Any, Any] = {}
+
+    def get(self, slot: int, steps: Sequence[int], reverse: bool, adjoint: bool) -> Any:
+        """Collective. Returns the solver for a layer and direction (``slot``) with these numbers of steps per rank.
+
+        ``reverse``: the recurrence runs from the last step to the first. Its ranks are then in reverse order.
+        """
+        key = (slot, tuple(steps), adjoint)
+        if key not in self._solvers:
+            for old in [k for k in self._solvers if k[0] == slot and k[2] == adjoint]:
+                del self._solvers[old]
+            comm = None if self._comm is None else self._in_order(self._comm, reverse != adjoint)._id
+            in_time = list(steps)[::-1] if reverse else list(steps)
+            grid = self.options.grid(adjoint)
+            self._solvers[key] = _bindings.load().SequenceMultigrid(comm, in_time, grid, adjoint)
+        return self._solvers[key]
+
+    def _in_order(self, comm: Communicator, reverse: bool) -> Communicator:
+        """A solve needs a communicator of its own, with the ranks in the order of its time."""
+        if not self._communicators:  # in the first forward pass
+            self._communicators = {False: comm.dup(), True: comm.split(0, comm.size - 1 - comm.rank)}
+        return self._communicators[reverse]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MultigridSolvers, (self._comm, self.options)  # copies of a network have solvers of their own
+
+
+def run_mgrit(
+    recurrence: Recurrence, x: Tensor, initial: State, lengths: Tensor | None, steps: Sequence[int], reverse: bool,
+    comm: Communicator | None, solvers: MultigridSolvers, slot: int, wants_grad: bool, log: SolveLog,
+) -> tuple[Tensor, State]:  # fmt: skip
+    """Runs the recurrence over the pieces of all ranks. Collective and differentiable.
+
+    Returns the outputs of this rank's steps, and the final state on every rank. Raises LayerError on all ranks if the
+    cell fails on one, and NotConverged if a state is not finite.
+    """
+    solve = _MgritSolve(recurrence, x, recurrence.join(initial), lengths, steps, reverse, comm, solvers, slot, log)
+    states, final = solve.forward()
+    if wants_grad:
+        inputs = [x, *initial, *recurrence.weights]
+        states, final = record("mgrit", comm, inputs, [states, final], solve.adjoint)
+    return recurrence.outputs(states), recurrence.split(final)
+
+
+class _MgritSolve:
+    """One layer and direction of a pass. Steps are in the order of the recurrence: reversed if ``reverse``."""
+
+    def __init__(
+        self, recurrence: Recurrence, x: Tensor, initial: Tensor, lengths: Tensor | None, steps: Sequence[int],
+        reverse: bool, comm: Communicator | None, solvers: MultigridSolvers, slot: int, log: SolveLog,
+    ) -> None:  # fmt: skip
+        self.recurrence = recurrence
+        self.x = in_order(x.detach(), reverse).contiguous()
+        self.initial = initial.detach()
+        self.active = active_steps(lengths, x.size(0), reverse)
+        self.steps = list(steps)
+        self.reverse = reverse
+        self.comm = comm
+        self.solvers = solvers
+        self.slot = slot
+        self.log = log
+        rank = 0 if comm is None else comm.rank
+        self.total = sum(steps)
+        self.begin = sum(self.steps[rank + 1 :]) if reverse else sum(self.steps[:rank])
+        self.before = initial.new_zeros(x.size(0), *initial.shape)
+        self.graphs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # steps of the adjoint, by index and count
+
+    # ---- forward
+
+    @torch.no_grad()
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Returns the states of this rank's steps, with zeros after the end of a row, and the final state."""
+        after = torch.zeros_like(self.before)
+        if self.total == 0:
+            return after, self.initial.clone()
+
+        def step(state: Tensor, index: int, count: int, final: bool) -> Tensor:
+            local = index - self.begin
+            with torch.no_grad(), tape(False):
+                following = self.recurrence.step(self.x[local], state, self.recurrence.weights, float(count))
+            if self.active is not None:
+                following = torch.where(self.active[local], following, state)
+            if final:
+                self.before[local] = state
+                after[local] = following
+            return following
+
+        self._solve("forward", self.initial, step, self.solvers.options.forward)
+        last = after[-1] if len(after) else self.initial
+        if self.comm is not None:
+            last = self.comm.broadcast(last, root=self._last_rank())
+        outputs = after if self.active is None else after.where(self.active, 0)
+        return in_order(outputs, self.reverse), last.clone()
+
+    def _last_rank(self) -> int:
+        """The rank with the last step in the order of the recurrence."""
+        ranks = [rank for rank, count in enumerate(self.steps) if count]
+        return ranks[0] if self.reverse else ranks[-1]
+
+    def _solve(self, direction: str, initial: Tensor, step: Any, options: Solve | None) -> None:
+        solver = self.solvers.get(self.slot, self.steps, self.reverse, direction == "backward")
+        found = solver.solve(initial, step, (options or Solve()).describe())
+        statistics = SolveStatistics(direction, **found)
+        self.log.add(statistics)
+        if any(not math.isfinite(residual) for residual in statistics.known):
+            raise NotConverged(
+                f"weft: {self.recurrence.name}: the {direction} multigrid solve did not converge: a state is NaN or "
+                "infinite; check the input and the weights"
+            )
+        if statistics.stalled:
+            warnings.warn(
+                f"weft: {self.recurrence.name}: the {direction} multigrid solve did not converge in "
+                f"{statistics.iterations} iterations: its last sweep changed the states by "
+                f'{100 * (statistics.last_change or 0):.2g}%; raise Solve.iterations or use solver="pipeline"',
+                stacklevel=2,
+            )
+
+    # ---- backward
+
+    def adjoint(self, gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        """Returns the gradients of x, of the tensors of the initial state and of the weights."""
+        of_after = in_order(gradients[0], self.reverse)
+        if self.active is not None:
+            of_after = of_after.where(self.active, 0)
+        of_final = gradients[1]
+        if self.comm is not None:  # every rank has the final state
+            with tape(False):
+                of_final = self.comm.all_reduce(of_final, "sum")
+        of_initial = torch.zeros_like(self.initial)
+        of_states = torch.zeros_like(of_after)
+
+        def step(state: Tensor, index: int, count: int, final: bool) -> Tensor:
+            local = index - self.begin
+            # The constant part of a coarse step cancels in the coarse-grid equation.
+            vector = state + of_after[local] if count == 1 else state
+            passed = self._vector_jacobian_product(local, count, vector)
+            if final:
+                of_states[local] = vector
+                if index == 0:
+                    of_initial.copy_(passed)
+            return passed
+
+        if self.total == 0:
+            if self.comm is None or self.comm.rank == 0:
+                of_initial = of_final
+        else:
+            self._solve("backward", of_final.contiguous(), step, self.solvers.options.backward)
+        self.graphs.clear()
+        grad_x, grad_weights = StepGradients(self.recurrence, self.x, self.before, self.active).of_inputs(of_states)
+        return [in_order(grad_x, self.reverse), *self.recurrence.split(of_initial), *grad_weights]
+
+    def _vector_jacobian_product(self, local: int, count: int, vector: Tensor) -> Tensor:
+        if (local, count) not in self.graphs:
+            with torch.enable_grad(), tape(False):
+                before = self.before[local].detach().requires_grad_()
+                after = self.recurrence.step(self.x[local], before, self.recurrence.weights, float(count))
+            self.graphs[local, count] = (before, after)
+        before, after = self.graphs[local, count]
+        active = None if self.active is None else self.active[local]
+        seed = vector if active is None else vector.where(active, 0)
+        (passed,) = torch.autograd.grad(after, before, seed, retain_graph=True)
+        return passed if active is None else torch.where(active, passed, vector)
