@@ -4,7 +4,7 @@
 """
 
 from . import test_cbs, utils
-from ._gru import GRU_Parallel, GRU_Serial
+from ._gru import GRU_Parallel, GRU_Serial, RNN_Serial
 from ._layer_parallel import LayerParallel
 from ._vector import BraidVector
 from .utils import getDevice
@@ -14,6 +14,7 @@ __all__ = [
     "GRU_Parallel",
     "GRU_Serial",
     "LayerParallel",
+    "RNN_Serial",
     "getDevice",
     "test_cbs",
     "utils",

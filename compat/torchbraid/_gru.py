@@ -1,20 +1,229 @@
-"""Placeholders for torchbraid's recurrent classes, so that programs that only import them still run."""
+"""torchbraid's recurrent networks, implemented with weft.TimeParallel."""
 
-from typing import Any, NoReturn
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+import weft
+from weft.layer_parallel import SolveStatistics
+
+from ._module import LPModule
+from ._solver import SolverSettings
+
+State = tuple[Tensor, ...]
 
 
-def _refuse(name: str) -> NoReturn:
-    raise NotImplementedError(
-        f"torchbraid (weft): {name} is not supported: weft cannot split a sequence over ranks. "
-        "Use torch.nn.GRU on each rank, or LayerParallel to split the layers of a network."
-    )
+class GRU_Serial(nn.Module):
+    """Runs a cell over a whole sequence on one process.
+
+    Args:
+        GRU_model: a cell with ``forward(level, tstart, tstop, x, h)``; ``h`` is a tuple of tensors [layers, batch,
+            ...].
+        num_layers, hidden_size: the shape of the initial state if there is none.
+        dt: the time of a step.
+    """
+
+    def __init__(self, GRU_model: nn.Module, num_layers: int, hidden_size: int, dt: float = 1.0) -> None:
+        super().__init__()
+        self.num_layers = num_layers
+        self.hidden_size = hidden_size
+        self.dt = dt
+        self.GRU_model = GRU_model
+
+    def forward(self, x: Tensor, h: Tensor | State | None = None) -> Tensor | State:
+        """Returns the final state for ``x`` [batch, steps, features]."""
+        state = _initial(x, h, self.num_layers, self.hidden_size)
+        for step in range(x.size(1)):
+            state = tuple(self.GRU_model(0, 0.0, self.dt, x[:, step, :], state))
+        return _plain(state)
 
 
-class GRU_Parallel:
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse("GRU_Parallel")
+RNN_Serial = GRU_Serial
 
 
-class GRU_Serial:
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse("GRU_Serial")
+class GRU_Parallel(LPModule):
+    """Runs a cell over a sequence that is split over the ranks, by multigrid in time. Collective.
+
+    Call ``backward`` on all ranks; it uses the gradient of rank 0. All ranks then have the total gradient of the cell.
+
+    Args:
+        comm: an mpi4py or weft communicator.
+        basic_block: a cell with ``forward(level, tstart, tstop, x, h)``; ``h`` is a tuple of tensors [layers, batch,
+            ...]. If it has ``reduceX`` and ``fastForward``, the former runs once for all steps of this rank, and the
+            latter takes its result instead of ``x``.
+        num_steps: the number of steps on each rank.
+        hidden_size, num_layers: the shape of the initial state if there is none.
+        Tf: the end time of the whole sequence.
+        max_levels: older name for max_fwd_levels and max_bwd_levels.
+        model_compute_steps: has no effect.
+    """
+
+    def __init__(
+        self,
+        comm: Any,
+        basic_block: nn.Module,
+        num_steps: int,
+        hidden_size: int,
+        num_layers: int,
+        Tf: float,
+        max_fwd_levels: int = 1,
+        max_bwd_levels: int = 1,
+        max_iters: int = 10,
+        max_levels: int | None = None,
+        model_compute_steps: bool = True,
+    ) -> None:
+        if max_levels is not None:
+            max_fwd_levels = max_bwd_levels = max_levels
+        super().__init__(comm, max_fwd_levels, max_bwd_levels, max_iters)
+        self.num_layers = num_layers
+        self.hidden_size = hidden_size
+        self.num_steps = num_steps
+        self.Tf = float(Tf)
+        self.dt = self.Tf / (num_steps * self._group.size)
+        self.GRU_models = basic_block
+        self.fwd_app.has_fastforward = hasattr(basic_block, "fastForward") and hasattr(basic_block, "reduceX")
+        self._fast_forward_calls = 0
+        # Bypasses nn.Module.__setattr__, which would register the cell a second time.
+        object.__setattr__(self, "_network", None)
+        self._built_for: Any = None
+
+    def forward(self, x: Tensor, h: Tensor | State | None = None) -> Tensor | State:
+        """Collective. Returns the final state on every rank for this rank's steps ``x`` [batch, steps, features]."""
+        initial = _initial(x, h, self.num_layers, self.hidden_size)
+        if x.dim() != 3 or x.size(1) != self.num_steps:
+            raise ValueError(
+                f"torchbraid (weft): expected an input [batch, {self.num_steps} steps, features], got {tuple(x.shape)}"
+            )
+        network = self._ready()
+        # Turns off weft's tape, which would run backward even for outputs that the program discards.
+        with self.timer("forward"), weft.tape(False):
+            steps = self._inputs(x.transpose(0, 1))
+            _, final = network(steps, tuple(part.transpose(0, 1).contiguous() for part in initial))
+        self._report("forward", 0)
+        state = tuple(part.transpose(0, 1) for part in (final if isinstance(final, tuple) else (final,)))
+        if state[0].requires_grad:
+            state = tuple(_GradientOfFirstRank.apply(part, self._group.rank) for part in state)
+        return _plain(state)
+
+    def getFastForwardInfo(self) -> tuple[float, int]:
+        """Returns the seconds in reduceX and the number of its calls in the last forward pass."""
+        seconds = self.timer("reduceX").getTimes()[-1] if self._fast_forward_calls else 0.0
+        return seconds, self._fast_forward_calls
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.GRU_models.zero_grad(set_to_none)
+
+    def _statistics(self, which: int) -> SolveStatistics | None:
+        return None if self._network is None else self._network.statistics[which]
+
+    def _ready(self) -> weft.TimeParallel:
+        settings = (self.fwd_app.solve(), self.bwd_app.solve(), self.fwd_app.cfactor(), self.bwd_app.cfactor())
+        built_for = (settings, self.fwd_app.has_fastforward)
+        if self._network is None or self._built_for != built_for:
+            network = weft.TimeParallel(
+                _Cell(self),
+                comm=self._group,
+                solver="mgrit",
+                outputs="last",
+                levels=self.fwd_app.max_levels,
+                cfactor=settings[2],
+                backward_levels=self.bwd_app.max_levels,
+                backward_cfactor=settings[3],
+                min_coarse=self.fwd_app.min_coarse,
+                forward=settings[0],
+                backward=settings[1],
+            )
+            object.__setattr__(self, "_network", network)
+            self._built_for = built_for
+        return self._network
+
+    def _inputs(self, x: Tensor) -> Tensor:
+        """Returns the input of the cell in each step, and in a last column the number of the step."""
+        steps, batch = x.shape[:2]
+        self._fast_forward_calls = 0
+        if self.fwd_app.has_fastforward and steps:
+            reduce = _Reduction(self.GRU_models)
+            names, values = zip(*reduce.named_parameters(), strict=True)
+            shared = torch.ops.weft.share(list(values), self._group._id) if self._group.size > 1 else values
+            with self.timer("reduceX"):
+                parts = functional_call(reduce, dict(zip(names, shared, strict=True)), (x.flatten(0, 1),))
+            self._fast_forward_calls = 1
+            self._shapes = [part.shape[1:] for part in parts]
+            columns = [part.reshape(steps, batch, -1) for part in parts]
+        else:
+            columns = [x]
+        first = self._group.rank * self.num_steps
+        numbers = torch.arange(first, first + steps, dtype=x.dtype).view(-1, 1, 1).expand(-1, batch, 1)
+        return torch.cat([*columns, numbers], dim=2)
+
+
+class _GradientOfFirstRank(torch.autograd.Function):
+    """The identity, whose gradient is that of rank 0: other ranks contribute zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rank: int) -> Tensor:
+        ctx.rank = rank
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return (gradient if ctx.rank == 0 else torch.zeros_like(gradient)), None
+
+
+class _Reduction(nn.Module):
+    """The hoisted part of a cell."""
+
+    def __init__(self, cell: nn.Module) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor) -> State:
+        return tuple(self.cell.reduceX(x))
+
+
+class _Cell(nn.Module):
+    """A cell of torchbraid as weft.TimeParallel calls it."""
+
+    def __init__(self, owner: GRU_Parallel) -> None:
+        super().__init__()
+        self.cell = owner.GRU_models
+        self._fast = owner.fwd_app.has_fastforward
+        self._dt = owner.dt
+        self._levels = {**_levels(owner.bwd_app), **_levels(owner.fwd_app)}
+        object.__setattr__(self, "_owner", owner)
+
+    def forward(self, x: Tensor, state: State, dt: float = 1) -> State:
+        begin = x[0, -1].item() * self._dt
+        times = (self._levels.get(int(dt), 0), begin, begin + dt * self._dt)
+        by_layer = tuple(part.transpose(0, 1) for part in state)
+        if self._fast:
+            shapes = self._owner._shapes
+            parts = x[:, :-1].split([shape.numel() for shape in shapes], dim=1)
+            reduced = tuple(part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True))
+            result = self.cell.fastForward(*times, reduced, by_layer)
+        else:
+            result = self.cell(*times, x[:, :-1], by_layer)
+        return tuple(part.transpose(0, 1) for part in result)
+
+
+def _levels(app: SolverSettings) -> dict[int, int]:
+    """Returns the levels by the number of fine steps in one of their steps."""
+    levels, count = {}, 1
+    for level in range(app.max_levels):
+        levels[count] = level
+        count *= app.cfactor()[level]
+    return levels
+
+
+def _initial(x: Tensor, h: Tensor | State | None, num_layers: int, hidden_size: int) -> State:
+    if h is None:
+        return (x.new_zeros(num_layers, x.size(0), hidden_size),)
+    return (h,) if isinstance(h, Tensor) else tuple(h)
+
+
+def _plain(state: State) -> Tensor | State:
+    return state[0] if len(state) == 1 else state

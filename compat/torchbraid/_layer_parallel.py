@@ -14,21 +14,15 @@ from torch.utils._pytree import tree_leaves
 
 import weft
 from weft import _bindings, _objects
-from weft.layer_parallel import SerialNetwork
+from weft.layer_parallel import SerialNetwork, SolveStatistics
 
-from . import _exchange
 from ._blocks import Block, Layers, expand
-from ._composition import Composition
 from ._diagnostics import diagnose
-from ._settings import Settings
-from ._solver import SolverSettings
+from ._module import LPModule
 from ._spatial import Transfer, spatial_functions
-from .utils.context_timer import ContextTimer, ContextTimerManager
-
-STORE_ALL, STORE_C_POINTS = 0, -1
 
 
-class LayerParallel(Settings, nn.Module):
+class LayerParallel(LPModule):
     """A network of ODE steps and plain layers, distributed over the ranks of an mpi4py communicator. Collective.
 
     Rank 0 provides the input and gets the output. Call ``backward`` on all ranks; it uses the gradient of rank 0.
@@ -50,20 +44,14 @@ class LayerParallel(Settings, nn.Module):
         splinedegree: int = 1,
         spatial_ref_pair: Sequence[Transfer] | None = None,
     ) -> None:
-        super().__init__()
         _reject_unsupported(user_mpi_buf, nsplines)
+        super().__init__(comm, max_fwd_levels, max_bwd_levels, max_iters)
         self._coarsen, self._refine = spatial_functions(spatial_ref_funcs or spatial_ref_pair, levels_to_coarsen)
-        self.fwd_app = SolverSettings(max_fwd_levels, max_iters, STORE_ALL)
-        self.bwd_app = SolverSettings(max_bwd_levels, max_iters, STORE_C_POINTS)
         makers = expand(layer_blocks, global_steps)
-        self.comm = comm
         self.global_steps = len(makers)
         self.Tf = float(Tf)
         self.dt = self.Tf / len(makers)
-        self.timer_manager = ContextTimerManager()
-        self._print_level = 0
         self._diagnosing = False
-        self._group = comm if isinstance(comm, weft.Communicator) else weft.from_mpi4py(comm)
         own = _bindings.load().balanced_range(len(makers), self._group.size, self._group.rank)
         self._layers = Layers(makers, range(*own))
         self.layer_models = nn.ModuleList(self._layers.own.values())
@@ -80,18 +68,6 @@ class LayerParallel(Settings, nn.Module):
         self._report("forward", 0)
         self._watch_backward(y)
         return y
-
-    def comp_op(self) -> Composition:
-        """Returns ``o`` for layers on rank 0 only: ``o(Module, ...)`` creates one, ``o(module, x)`` calls it."""
-        return Composition(self._group.rank)
-
-    def getFinalOnRoot(self, vec: Any = None) -> Any:
-        """Returns the output on rank 0 and None on other ranks; rank 0 already has the output."""
-        return vec if self._group.rank == 0 else None
-
-    def copyVectorFromRoot(self, vec: Tensor | None) -> Tensor:
-        """Collective. Returns the tensor of rank 0 on all ranks."""
-        return _exchange.from_root(self._group, vec)
 
     def getFineTimePoints(self) -> tuple[list[float], list[Any]]:
         """Returns times and states of this rank's points. Valid between forward and backward."""
@@ -124,27 +100,6 @@ class LayerParallel(Settings, nn.Module):
         """Does nothing: forward and backward complete all messages."""
 
     # ---- statistics
-
-    def getFwdStats(self) -> tuple[int, float]:
-        """Returns the number of iterations and the last residual norm (-1 if it was not computed)."""
-        return self._statistics(0)
-
-    def getBwdStats(self) -> tuple[int, float]:
-        return self._statistics(1)
-
-    def getMPIComm(self) -> Any:
-        return self.comm
-
-    def getTimerManager(self) -> ContextTimerManager:
-        return self.timer_manager
-
-    def timer(self, name: str) -> ContextTimer:
-        return self.timer_manager.timer(f"LayerParallel::{name}")
-
-    def getTimersString(self) -> str:
-        """Collective. Returns the timers of all ranks on every rank."""
-        texts = _objects.all_gather(self._group, self.timer_manager.getResultString())
-        return "\n".join(f"*** rank {rank} ***\n{text}" for rank, text in enumerate(texts))
 
     def diagnostics(self, enable: bool) -> None:
         """Enables getDiagnostics for the following forward passes."""
@@ -250,18 +205,8 @@ class LayerParallel(Settings, nn.Module):
         network = self._network
         return network is not None and not (self._group.size == network.levels == network.backward_levels == 1)
 
-    def _statistics(self, which: int) -> tuple[int, float]:
-        if self._network is None:
-            raise RuntimeError("torchbraid (weft): no statistics before the first forward pass")
-        statistics = self._network.statistics[which]
-        return statistics.iterations, statistics.known[-1] if statistics.known else -1.0
-
-    def _report(self, direction: str, which: int) -> None:
-        if self._print_level < 1 or self._group.rank != 0 or not self._solves():
-            return
-        for iteration, residual in enumerate(self._network.statistics[which].residuals):
-            norm = "not computed" if residual is None else f"{residual:.6e}"
-            print(f"  {direction} iteration {iteration}, residual norm {norm}", flush=True)
+    def _statistics(self, which: int) -> SolveStatistics | None:
+        return None if self._network is None else self._network.statistics[which]
 
 
 def _tensors(layer: nn.Module) -> list[Tensor]:

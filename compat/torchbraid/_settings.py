@@ -49,6 +49,13 @@ class Settings:
     def getBwdMaxIters(self) -> int:
         return self.bwd_app.getMaxIters()
 
+    def setFwdAbsTol(self, tolerance: float) -> None:
+        """Sets the residual norm at which a solve stops."""
+        self.fwd_app.setAbsTol(tolerance)
+
+    def setBwdAbsTol(self, tolerance: float) -> None:
+        self.bwd_app.setAbsTol(tolerance)
+
     def setCFactor(self, cfactor: int | Mapping[int, int]) -> None:
         """Sets a number, or ``{level: number}``."""
         self.setFwdCFactor(cfactor)

@@ -94,6 +94,12 @@ class SolverSettings:
         if not flag:
             raise NotImplementedError("torchbraid (weft): setFinalFCRelax(False) is not supported")
 
+    def setTimerFile(self, name: str) -> None:
+        """Does nothing: ``getTimersString`` returns the times."""
+
+    def resetBraidTimer(self) -> None:
+        """Does nothing; ``timer_manager.resetTimers`` resets the timers."""
+
     def getFineTimeIndex(self, tidx: int, level: int) -> int:
         """Returns the point of the finest level that corresponds to point ``tidx`` of a level."""
         for finer in range(level):

@@ -1,6 +1,6 @@
 """Runs torchbraid's own tests, unmodified, against the drop-in on 1 and 3 ranks, as its own scripts do.
 
-WEFT_TORCHBRAID_SUITE names a checkout that contains the ``tests`` folder. It omits the tests of GRUs, mgopt and GPUs.
+WEFT_TORCHBRAID_SUITE names a checkout that contains the ``tests`` folder. It omits the tests of mgopt and GPUs.
 """
 
 import sys
@@ -18,6 +18,7 @@ TESTS = {
     "test_mean_initial_guess": 4,
     "test_data_parallel": 1,
     "test_callbacks": 4,
+    "test_gru_layer_parallel": 5,
 }
 
 

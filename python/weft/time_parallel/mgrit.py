@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from .. import _bindings
-from ..layer_parallel.solve import Solve, SolveStatistics
 from .._tape import tape
 from ..communicator import Communicator
 from ..errors import NotConverged
+from ..layer_parallel.solve import Solve, SolveStatistics
 from .options import SolveLog, SolverOptions
 from .recorded import record
 from .recurrence import Recurrence, State

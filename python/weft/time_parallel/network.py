@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..layer_parallel.solve import SolveStatistics
 from .._tape import grad, tape
 from ..communicator import Communicator
+from ..layer_parallel.solve import SolveStatistics
 from .agreement import agree
 from .choice import Choice, Measurement
 from .options import SolverOptions

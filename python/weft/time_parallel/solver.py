@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..layer_parallel.solve import SolveStatistics
 from ..communicator import Communicator
+from ..layer_parallel.solve import SolveStatistics
 from .chain import run_chain
 from .choice import Choice, Measurement, candidates, measure
 from .mgrit import MultigridSolvers, run_mgrit

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..layer_parallel.solve import SolveStatistics
 from .._tape import grad, tape
 from ..communicator import Communicator
+from ..layer_parallel.solve import SolveStatistics
 from .agreement import agree
 from .cell import Cell, CellRecurrence, cell_name
 from .choice import Choice, Measurement

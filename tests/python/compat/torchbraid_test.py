@@ -520,8 +520,6 @@ def test_host_device_is_the_cpu() -> None:
 
 
 def test_unsupported_arguments_raise_on_every_rank() -> None:
-    with pytest.raises(NotImplementedError, match="cannot split a sequence over ranks"):
-        torchbraid.GRU_Parallel(comm, Dense, 4, 4, 1, 1.0)
     with pytest.raises(NotImplementedError, match="nsplines=3"):
         network(Dense, 4, nsplines=3)
     with pytest.raises(ValueError, match="a list of 2 and one"):

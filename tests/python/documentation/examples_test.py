@@ -227,3 +227,16 @@ def test_spoken_digits_names_missing_recordings(tmp_path: Path) -> None:
     for language in LANGUAGES:
         job = run("spoken_digits", language, 1, str(tmp_path / "missing"))
         assert job.returncode != 0 and "missing" in job.stderr, job.stderr
+
+
+def test_character_model_trains_the_same_with_every_solver() -> None:
+    short = ["--batches", "4", "--steps", "65", "--width", "16", "--batch", "2"]
+    jobs = [(1, "serial"), (2, "pipeline"), (3, "newton")]
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(lambda job: run("character_model", "python", job[0], *short, "--solver", job[1]), jobs))
+    found = []
+    for job in done:
+        line = re.search(r"batch 4: loss ([\d.]+), test ([\d.]+) bits", job.stdout)
+        assert job.returncode == 0 and line, job.stdout + job.stderr
+        found.append([float(number) for number in line.groups()])
+    assert found[1] == pytest.approx(found[0], abs=2e-3) and found[2] == pytest.approx(found[0], abs=2e-3)
