@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import builtins
+import ctypes
+import gc
 import os
 import sys
-import threading
 import time
 import traceback
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, NoReturn
 
 import torch
@@ -25,7 +25,7 @@ _PEER_DELAY_SECONDS = 5.0
 _world_size = 0  # 0 until world() is called
 _world_id = -1
 _process = -1  # a child of os.fork() inherits this module, but must not use the MPI of its parent
-_exit: _Exit | None = None  # the SystemExit that ends the process
+_exit: tuple[int, str] | None = None  # status and description of a SystemExit that ends the process with an error
 
 
 def started(world_id: int, world_size: int) -> None:
@@ -45,10 +45,10 @@ def _finalize() -> None:
     """Waits for the other ranks, like MPI_Finalize, but reports long waits and failures. Runs at exit."""
     if _process != os.getpid():
         return
-    if _exit is not None and _exit.status and _has_peers():
-        cause = f" while it handled {_exit.__context__}" if _exit.__context__ is not None else ""
-        torch.ops.weft.alarm(f"{describe(_exit)} at {_exit.where}{cause}")
-        _exit_now(_exit.status, _EXIT_DELAY_SECONDS)
+    if _exit is not None and _has_peers():
+        status, description = _exit
+        torch.ops.weft.alarm(description)
+        _exit_now(status, _EXIT_DELAY_SECONDS)
     if torch.ops.weft.process_group_lost_peer():  # MPI_Finalize would wait for the lost rank
         _exit_now(0, _EXIT_DELAY_SECONDS)
     try:
@@ -87,76 +87,72 @@ def _flush_captured_stderr() -> None:
 def describe(error: BaseException) -> str:
     """Returns, for example, ``ValueError: bad batch at train.py:12``."""
     frames = traceback.extract_tb(error.__traceback__)
+    while frames and _defines_exit(frames[-1].filename):
+        frames.pop()
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     text = "".join(traceback.format_exception_only(error)).strip()
     return f"{text}{where}"
 
 
+def _defines_exit(file: str) -> bool:
+    return file == __file__ or "_sitebuiltins" in file  # sys.exit() below; exit() and quit()
+
+
 _code: Any = SystemExit.code
 
 
-class _Exit(SystemExit):
-    """The SystemExit of sys.exit(). Knows whether it ends the process: then the interpreter reads ``code``."""
-
-    status = 0  # of the process
-    where = ""  # the call of sys.exit(); the interpreter drops the traceback
-
-    @property
-    def code(self) -> Any:
-        value = _code.__get__(self)
-        try:
-            sys._getframe(1)  # a caller that handles the exception
-        except ValueError:  # no Python code is left
+def _read_code(error: SystemExit) -> Any:
+    """The getter of SystemExit.code. The interpreter reads it to end the process; then no Python code is left."""
+    value = _code.__get__(error)
+    try:
+        sys._getframe(1)  # a caller that handles the exception
+    except ValueError:
+        status = value & 0xFF if isinstance(value, int) else int(value is not None)
+        if status and _has_peers():
             global _exit
-            _exit = self
-            self.status = value & 0xFF if isinstance(value, int) else int(value is not None)
-        return value
-
-    @code.setter
-    def code(self, value: Any) -> None:
-        _code.__set__(self, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SystemExit, self.args
+            _exit = status, _describe_exit(error)
+    return value
 
 
-_Exit.__name__ = _Exit.__qualname__ = "SystemExit"
-_Exit.__module__ = "builtins"
+def _describe_exit(error: SystemExit) -> str:
+    if error.__traceback__ is None:  # Python 3.11 and earlier drop it
+        error.__traceback__ = _uncaught_traceback()
+    cause = f" while it handled {error.__context__}" if error.__context__ is not None else ""
+    return f"{describe(error)}{cause}"
 
 
-def _install_exit() -> None:
-    """Wraps sys.exit, exit and quit: Python does not tell exit handlers the status of the process."""
-    earlier = sys.exit
+def _uncaught_traceback() -> TracebackType | None:
+    """Finds the traceback of the exception that ends the program: only the interpreter refers to it."""
+    objects = gc.get_objects()
+    traces = [one for one in objects if type(one) is TracebackType and one.tb_frame.f_back is None]
+    uncaught = [one for one in traces if all(owner is objects or owner is traces for owner in gc.get_referrers(one))]
+    return uncaught[0] if len(uncaught) == 1 else None
+
+
+def _watch_exit_status() -> None:
+    """Makes SystemExit.code a property, because Python does not tell exit handlers the status of the process.
+
+    Built-in types reject assignments to their attributes, but their dictionary can be changed.
+    """
+    attributes: dict[str, Any] = gc.get_referents(SystemExit.__dict__)[0]
+    attributes["code"] = property(_read_code, _code.__set__, doc=_code.__doc__)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))  # clears the cache of attributes
+    if sys.version_info < (3, 12):
+        _wrap_sys_exit()
+
+
+def _wrap_sys_exit() -> None:
+    """Lets sys.exit() create a SystemExit. In Python 3.11 and earlier an uncaught one only ever has a status."""
 
     def exit(status: Any = None, /) -> NoReturn:
-        if threading.current_thread() is not threading.main_thread():
-            earlier(status)
-        error = _Exit(status)
-        caller: FrameType | None = sys._getframe(1)
-        while caller is not None and caller.f_code.co_filename == __file__:
-            caller = caller.f_back
-        if caller is not None:
-            error.where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        raise error
+        raise SystemExit(status)
 
-    exit.__doc__ = earlier.__doc__
+    exit.__doc__ = sys.exit.__doc__
     setattr(sys, "exit", exit)  # noqa: B010 (mypy rejects an assignment)
-    for name in ("exit", "quit"):
-        if hasattr(builtins, name):  # absent with python -S
-            _wrap_quitter(type(getattr(builtins, name)))
-
-
-def _wrap_quitter(quitter: type) -> None:
-    def call(self: object, code: Any = None) -> NoReturn:
-        with suppress(Exception):
-            sys.stdin.close()
-        sys.exit(code)
-
-    setattr(quitter, "__call__", call)  # noqa: B010 (mypy rejects an assignment)
 
 
 def install() -> None:
-    """Wraps sys.excepthook and sys.exit."""
+    """Wraps sys.excepthook and SystemExit.code."""
     earlier = sys.excepthook
 
     def report_and_exit(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -170,4 +166,4 @@ def install() -> None:
             _exit_now(1, _PEER_DELAY_SECONDS if peer_failed else _EXIT_DELAY_SECONDS)
 
     sys.excepthook = report_and_exit
-    _install_exit()
+    _watch_exit_status()

@@ -80,8 +80,9 @@ def test_early_end_of_a_rank_ends_the_job(tmp_path: Path) -> None:
 
 # A call of exit on rank 0 with the calls in which ranks 1 and 2 wait at that time.
 EXITS = {
-    "sys.exit(3)": ("comm.all_reduce(torch.ones(1))", "comm.recv(source=0)"),
+    "raise SystemExit(3)": ("comm.all_reduce(torch.ones(1))", "comm.recv(source=0)"),
     "print('stop'); exit(3)": ("weft.backward(y.sum())", "dist.all_reduce(torch.ones(1))"),
+    "sys.exit(3)": ("weft.backward(y.sum())", "comm.recv(source=0)"),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -18,21 +20,62 @@ def step(comm: weft.Communicator) -> torch.Tensor:
     return w.grad
 
 
+def fail(_: torch.Tensor) -> None:
+    raise ValueError("a hook that fails")
+
+
+@pytest.fixture
+def short_timeout() -> Iterator[None]:
+    before = weft.configure(timeout=30)
+    yield
+    weft.configure(before)
+
+
 def test_recovers_after_a_hook_fails_on_one_rank(rank: int, size: int) -> None:
     comm = weft.world()
     x = torch.ones(2, requires_grad=True)
     before = comm.all_reduce(x)
     if rank == size - 1:
-
-        def fail(_: torch.Tensor) -> None:
-            raise ValueError("a hook that fails")
-
         before.register_hook(fail)
     after = comm.all_reduce(before.sin())
     with pytest.raises((ValueError, RuntimeError)):
         weft.backward(after.sum())
         comm.all_reduce(torch.ones(1))  # a rank that was not waiting learns of the failure here at the latest
     assert torch.equal(step(comm), torch.full((2,), float(size)))
+
+
+@pytest.mark.usefixtures("short_timeout")
+@pytest.mark.parametrize("plain", [False, True])
+def test_all_communicators_of_a_failed_backward_pass_recover(plain: bool, rank: int, size: int) -> None:
+    """Regression: only the communicator that noticed the failure was rebuilt; the others raised PeerLost later."""
+    comms = [weft.world(), weft.world().dup()]
+    x = torch.ones(2, requires_grad=True)
+    y = comms[0].all_reduce(comms[1].all_reduce(x))
+    if rank == 0:
+        y.register_hook(fail)
+    with pytest.raises((ValueError, RuntimeError), match="a hook that fails"):
+        y.sum().backward() if plain else weft.backward(y.sum())
+    for comm in comms:
+        assert torch.equal(step(comm), torch.full((2,), float(size)))
+
+
+@pytest.mark.usefixtures("short_timeout")
+@pytest.mark.parametrize("plain", [False, True])
+def test_failure_reaches_ranks_through_another_communicator(plain: bool, rank: int, size: int) -> None:
+    """Rank 2 waits for rank 1, which fails because rank 0 fails. Regression: rank 2 waited until the timeout."""
+    if size != 3:
+        pytest.skip("needs three ranks")
+    left, right = (weft.world().split(0 if rank in ranks else None) for ranks in ((0, 1), (1, 2)))
+    x = torch.ones(2, requires_grad=True)
+    y = x if right is None else right.all_reduce(x)
+    z = y if left is None else left.all_reduce(y)
+    if rank == 0:
+        z.register_hook(fail)
+    with pytest.raises((ValueError, RuntimeError), match="a hook that fails"):
+        z.sum().backward() if plain else weft.backward(z.sum())
+    for comm in (left, right, weft.world()):
+        if comm is not None:
+            assert torch.equal(step(comm), torch.full((2,), float(comm.size)))
 
 
 def test_recovers_after_a_loss_misses_an_operation_on_one_rank(rank: int, size: int) -> None:

@@ -19,7 +19,6 @@
 
 #include "weft/collective/autograd/node.h"
 #include "weft/collective/autograd/tape.h"
-#include "weft/mpi/error.h"
 
 namespace weft::collective {
 namespace {
@@ -74,20 +73,20 @@ template <class Run>
 auto guarded(Run&& run) {
   Tape& tape = Tape::current();
   Tape recorded = tape;  // backward empties the tape, but a failure needs the recorded communicators
+  static_cast<void>(take_informed());  // a plain backward pass in C++ leaves it behind
   try {
     return run();
   } catch (const std::exception& error) {
-    const bool shared = take_shared_failure() || dynamic_cast<const mpi::SharedFailure*>(&error) != nullptr;
-    if (!shared) recorded.raise_alarm(error.what());
+    recorded.raise_alarm(error.what(), take_informed());
     tape.reset();
     throw;
   }
 }
 
-// Called after a backward pass from `roots` that weft did not start has failed. If the failure is not that of an
-// operation, the other ranks do not know of it and wait for the operations that this rank did not reach.
+// Called after a backward pass from `roots` that weft did not start has failed: other ranks wait for the operations
+// that this rank did not reach.
 void abandon_backward(const std::vector<Tensor>& roots, std::string_view cause) {
-  if (take_shared_failure()) return;
+  const std::int64_t informed = take_informed();
   std::vector<torch::autograd::Node*> todo;
   for (const Tensor& root : roots) {
     if (root.defined() && root.grad_fn()) todo.push_back(root.grad_fn().get());
@@ -96,7 +95,7 @@ void abandon_backward(const std::vector<Tensor>& roots, std::string_view cause) 
   while (!todo.empty()) {
     torch::autograd::Node* node = todo.back();
     todo.pop_back();
-    if (auto* operation = dynamic_cast<OperationNode*>(node)) operation->abandon(std::string(cause));
+    if (auto* operation = dynamic_cast<OperationNode*>(node)) operation->abandon(std::string(cause), informed);
     for (const auto& edge : node->next_edges()) {
       if (edge.is_valid() && seen.insert(edge.function.get()).second) todo.push_back(edge.function.get());
     }

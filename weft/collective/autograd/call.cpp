@@ -149,7 +149,7 @@ bool CollectiveCall::any_failed() {
 }
 
 void CollectiveCall::throw_disagreement(const std::string& description) {
-  if (direction_ == mpi::Direction::kBackward) note_shared_failure();
+  if (direction_ == mpi::Direction::kBackward) note_informed(*communicator_);
   mpi::throw_disagreement(*communicator_, description);
 }
 

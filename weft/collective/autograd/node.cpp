@@ -31,7 +31,8 @@ std::shared_ptr<Record> successor(const Record& record) {
   return next;
 }
 
-thread_local bool t_shared_failure = false;
+constexpr std::int64_t kNone = -1;
+thread_local std::int64_t t_informed = kNone;
 
 thread_local mpi::Direction t_direction = mpi::Direction::kForward;
 
@@ -52,9 +53,9 @@ at::Tensor TensorSpec::zeros() const { return at::zeros_symint(sizes, options); 
 
 mpi::Direction current_direction() noexcept { return t_direction; }
 
-void note_shared_failure() noexcept { t_shared_failure = true; }
+void note_informed(const Communicator& communicator) noexcept { t_informed = communicator.id(); }
 
-bool take_shared_failure() noexcept { return std::exchange(t_shared_failure, false); }
+std::int64_t take_informed() noexcept { return std::exchange(t_informed, kNone); }
 
 OperationNode::OperationNode(const char* name, std::shared_ptr<Communicator> communicator, std::weak_ptr<Tape> tape)
     : record_(std::make_shared<Record>()), tape_(std::move(tape)) {
@@ -155,17 +156,18 @@ void OperationNode::handle_failure() noexcept {
   try {
     throw;
   } catch (const mpi::SharedFailure&) {
-    note_shared_failure();
+    if (record_->communicator && t_informed == kNone) note_informed(*record_->communicator);
   } catch (const std::exception& error) {
-    if (!t_shared_failure) abandon(error.what());
+    abandon(error.what(), t_informed);
   } catch (...) {
-    abandon("unknown exception");
+    abandon("unknown exception", t_informed);
   }
 }
 
-void OperationNode::abandon(const std::string& cause) noexcept {
+void OperationNode::abandon(const std::string& cause, std::int64_t informed) noexcept {
   if (const auto tape = tape_.lock()) tape->reset();
-  if (record_->communicator) record_->communicator->raise_alarm(cause);
+  const auto& communicator = record_->communicator;
+  if (communicator && communicator->id() != informed) communicator->raise_alarm(cause);
 }
 
 }  // namespace weft::collective

@@ -31,11 +31,12 @@ struct TensorSpec {
 // Returns kBackward while the calling thread runs an adjoint, whose messages use the backward channels.
 [[nodiscard]] mpi::Direction current_direction() noexcept;
 
-// A backward pass of this thread fails with an error that the other ranks know already. Exceptions that pass through
-// Python, for example a vmap rule, lose their type, so a flag carries this fact to the end of the backward pass.
-void note_shared_failure() noexcept;
-// Returns and clears the flag.
-[[nodiscard]] bool take_shared_failure() noexcept;
+// A backward pass of this thread fails, and all ranks of `communicator` know it. The ranks of other communicators may
+// wait for operations that the pass does not reach. Exceptions that pass through Python, for example a vmap rule, lose
+// their type, so a variable carries the communicator to the end of the pass.
+void note_informed(const Communicator& communicator) noexcept;
+// Returns the id of that communicator, or -1 without a noted one, and clears the variable.
+[[nodiscard]] std::int64_t take_informed() noexcept;
 
 class OperationNode : public torch::autograd::Node {
  public:
@@ -53,8 +54,9 @@ class OperationNode : public torch::autograd::Node {
   // earlier ones that waited for it, unless an operation that was started later comes first.
   void start_adjoint_in_order(const std::shared_ptr<Record>& start) const;
 
-  // Raises an alarm on the ranks that wait for this operation in a backward pass that failed, and resets the tape.
-  void abandon(const std::string& cause) noexcept;
+  // Raises an alarm on the ranks that wait for this operation in a backward pass that failed, unless they are those of
+  // the communicator `informed`, and resets the tape.
+  void abandon(const std::string& cause, std::int64_t informed) noexcept;
 
   // Replaces the edge to the predecessor.
   void set_token(torch::autograd::Edge token) { next_edges_[token_index_] = std::move(token); }

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
 
 #include "weft/collective/autograd/node.h"
 
@@ -90,11 +89,10 @@ void Tape::reset_after(const Record& record) {
   if (last_record_.get() == &record) reset();
 }
 
-void Tape::raise_alarm(const std::string& cause) noexcept {
-  std::set<Communicator*> alarmed;
+void Tape::raise_alarm(const std::string& cause, std::int64_t informed) noexcept {
   for (auto record = first_ != nullptr ? first_->record() : nullptr; record; record = record->next.lock()) {
-    if (record->communicator && alarmed.insert(record->communicator.get()).second)
-      record->communicator->raise_alarm(cause);
+    const auto& communicator = record->communicator;
+    if (communicator && communicator->id() != informed) communicator->raise_alarm(cause);  // sent only once
   }
 }
 

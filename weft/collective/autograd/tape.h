@@ -69,8 +69,8 @@ class Tape : public std::enable_shared_from_this<Tape> {
   // Resets the tape if `record` is its last operation: backward has run it.
   void reset_after(const Record& record);
 
-  // Raises an alarm on the communicators of all recorded operations because this rank fails.
-  void raise_alarm(const std::string& cause) noexcept;
+  // Raises an alarm on the communicators of all recorded operations, except `informed`, because this rank fails.
+  void raise_alarm(const std::string& cause, std::int64_t informed) noexcept;
 
  private:
   [[nodiscard]] static std::int64_t new_region() noexcept;
