@@ -56,7 +56,7 @@ test-tsan:  ## the C++ tests under ThreadSanitizer
 test-package:  ## `pip install .` into an empty prefix, then import and run it
 	@scripts/test.sh package
 
-test-spatial:  ## 2,000 random layers on tiles against one process, and full-width networks: 15 minutes
+test-spatial:  ## 2,000 random layers and torchvision's networks on tiles against one process: 30 minutes
 	@scripts/test_spatial.sh
 
 test-programs:  ## 10^4 random communication programs on 2 to 4 ranks against one process: 20 minutes
@@ -71,7 +71,7 @@ test-kills:  ## kill a training job 50 times at random moments: a few minutes
 test-experiments: env  ## neon's files on the full data sets in the folder $WEFT_DATA: 30 minutes
 	@WEFT_WHOLE_DATA="$${WEFT_DATA:?set it to the folder that holds MNIST and CIFAR10}" $(PYTEST) -s tests/python/experiment/neon_test.py
 
-test-report: env  ## render a report in headless Chromium (installed if missing); writes docs/report.png
+test-report: env  ## render reports in headless Chromium (installed if missing); writes the pictures in docs/
 	@scripts/test_report.sh
 
 test-aggregation:  ## sum 10^8 elements in the simulator: 10 minutes

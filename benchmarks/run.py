@@ -37,7 +37,8 @@ SUITES: dict[str, list[list[str]]] = {
             "2",
             str(ROOT / "build/release/benchmarks/images_per_second"),
             str(ROOT / "examples/experiments"),
-        ]
+        ],
+        [sys.executable, str(ROOT / "benchmarks/experiment/plain_torch.py")],
     ],
     "layer_parallel": [
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/training_step")],

@@ -1,6 +1,6 @@
-"""Opens a report in headless Chromium, checks console errors, curves and the read-out, and takes a screenshot.
+"""Opens a report in headless Chromium, checks console errors, curves and the read-out, and takes screenshots.
 
-python tests/report/browser.py <run> [--screenshot docs/report.png]
+python tests/report/browser.py <run> [--screenshot docs/report.png] [--phone docs/report-phone.png]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ FLAGS = [
     "--no-first-run",
 ]
 WIDTH, PHONE = 1120, 420
+SECTIONS = ["Filters", "Reconstructions", "Optimal stimuli", "Confusion matrix", "Timeline", "Split"]
 # Runs in the page: with the pointer in the middle of the first chart, the read-out shows the values of the curves.
 POINTER = """<script>
 const chart = document.querySelector('svg[data-series]'), frame = chart.getBoundingClientRect();
@@ -62,8 +63,8 @@ def check_error_detection(folder: Path) -> None:
     expect(bool(chromium(broken, "--dump-dom")[1]), "the console shows the error of a broken page")
 
 
-def check_page(page: Path, folder: Path) -> int:
-    """Checks the page and returns its height in pixels."""
+def check_page(page: Path, folder: Path, sections: list[str]) -> dict[int, int]:
+    """Checks the page and returns its height in pixels for each width."""
     watched = folder / "report.html"
     watched.write_text(page.read_text() + POINTER)
     dom, console = chromium(watched, "--dump-dom", f"--window-size={WIDTH},800")
@@ -73,28 +74,35 @@ def check_page(page: Path, folder: Path) -> int:
     expect(all(curve.count("L") >= 1 for curve in curves), "every curve has a line")
     readouts = re.findall(r'class="readout">([^<]+)<', dom)
     expect(bool(readouts) and "step" in readouts[0], f"read-out: {readouts[:1]}")
-    for title in ("Filters", "Reconstructions", "Optimal stimuli", "Confusion matrix", "Timeline", "Split"):
+    for title in sections:
         expect(f">{title}<" in dom, title)
-    height = int(re.findall(r'data-height="(\d+)"', dom)[0])
+    heights = {WIDTH: int(re.findall(r'data-height="(\d+)"', dom)[0])}
     dom, _ = chromium(watched, "--dump-dom", f"--window-size={PHONE},800")
     width = int(re.findall(r'data-width="(\d+)"', dom)[0])
     expect(width <= PHONE, f"the page is {width} pixels wide on a phone of {PHONE}")
-    return height
+    return {**heights, PHONE: int(re.findall(r'data-height="(\d+)"', dom)[0])}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--screenshot", type=Path)
+    parser.add_argument("--screenshot", type=Path, help=f"file for a screenshot {WIDTH} pixels wide")
+    parser.add_argument("--phone", type=Path, help=f"file for a screenshot {PHONE} pixels wide")
+    parser.add_argument(
+        "--top", type=int, default=1_000_000, help="height of the screenshots (default: the whole page)"
+    )
+    parser.add_argument("--sections", nargs="*", default=SECTIONS, help="sections that the page must have")
     chosen = parser.parse_args()
     page, problems = report.write(chosen.run)
     expect(not problems, f"the run is complete {problems}")
     with tempfile.TemporaryDirectory() as folder:
         check_error_detection(Path(folder))
-        height = check_page(page, Path(folder))
-    if chosen.screenshot:
-        chromium(page, f"--window-size={WIDTH},{height}", f"--screenshot={chosen.screenshot.resolve()}")
-        expect(chosen.screenshot.exists(), f"{chosen.screenshot}")
+        heights = check_page(page, Path(folder), chosen.sections)
+    for width, file in ((WIDTH, chosen.screenshot), (PHONE, chosen.phone)):
+        if file:
+            size = f"--window-size={width},{min(heights[width], chosen.top)}"
+            chromium(page, size, f"--screenshot={file.resolve()}")
+            expect(file.exists(), f"{file}")
 
 
 if __name__ == "__main__":

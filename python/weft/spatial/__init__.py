@@ -38,7 +38,7 @@ from torch.nn import (
 )
 
 from .. import _renamed
-from . import elementwise, functional
+from . import attention, elementwise, functional, shapes
 from .flat import FlatTiles
 from .layers import (
     ContrastNorm,
@@ -52,6 +52,7 @@ from .layers import (
     L2Pool,
     LocalDefilter,
     LocalFilter,
+    MultiheadAttention,
     TileLinear,
 )
 from .parallel import SplitNetwork, parallelize
@@ -100,13 +101,16 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MultiheadAttention",
     "RankGrid",
     "SplitNetwork",
     "TileLinear",
     "Upsample",
+    "attention",
     "elementwise",
     "functional",
     "parallelize",
+    "shapes",
 ]
 
 _RENAMED = {"Grid": ("weft.spatial", "RankGrid")}

@@ -32,20 +32,27 @@ def reference(args: Sequence[Any]) -> DistTensor:
 def aligned(arg: Any, like: DistTensor) -> Any:
     """Returns this rank's part of an operand of an elementwise function."""
     if isinstance(arg, DistTensor):
-        if arg.layout.shape != like.layout.shape:
+        if arg.layout.shape != like.layout.shape or _from_end(arg) != _from_end(like):
             raise ValueError(
-                f"weft: cannot combine tiles of different fields: {arg.layout.shape} and {like.layout.shape}"
+                f"weft: cannot combine tiles of different fields: {tuple(arg.shape)} with tiled dimensions {arg.axes} "
+                f"and {tuple(like.shape)} with tiled dimensions {like.axes}"
             )
         return arg.repartition(like.layout).local
     if not isinstance(arg, Tensor) or (arg.dim() == 0 and not arg.requires_grad):
         return arg
-    tail = tuple(arg.shape[-like.layout.dims :]) if arg.dim() >= like.layout.dims else ()
-    if tail == like.layout.shape and any(n > 1 for n in tail):
-        return DistTensor.retile(arg, like.layout).local
-    if any(n > 1 for n in arg.shape[-like.layout.dims :]):
+    axes = [arg.dim() + axis for axis in _from_end(like)]
+    field = tuple(arg.shape[axis] if axis >= 0 else 1 for axis in axes)
+    if field == like.layout.shape and min(axes) >= 0 and any(n > 1 for n in field):
+        return DistTensor.retile(arg, like.layout, axes).local
+    if any(n > 1 for n in field):
         raise ValueError(f"weft: cannot combine a tensor of {tuple(arg.shape)} with tiles of {like.layout.shape}")
     # One number for many cells, the same on all ranks: every tile contributes to its gradient.
     return torch.ops.weft.share([arg], like.layout.grid.id)[0]
+
+
+def _from_end(x: DistTensor) -> tuple[int, ...]:
+    """Returns the tiled dimensions, counted from the end as in broadcasting."""
+    return tuple(axis - x.ndim for axis in x.axes)
 
 
 def elementwise(function: Callable[..., Any]) -> Callable[..., DistTensor]:

@@ -67,24 +67,6 @@ class FlatTiles:
         return f"FlatTiles({tuple(self.shape)} of {self.tiles!r})"
 
 
-def flatten(x: DistTensor, start_dim: int = 0, end_dim: int = -1) -> FlatTiles | DistTensor:
-    if start_dim % x.ndim == 1 and end_dim % x.ndim == x.ndim - 1:
-        return FlatTiles(x)
-    if end_dim % x.ndim < x.leading:
-        return x.with_local(x.local.flatten(start_dim, end_dim))
-    raise NotImplementedError(
-        f"weft: flatten of {x!r} from {start_dim} to {end_dim} is not supported; flatten from 1 to the last dimension"
-    )
-
-
-def view(x: DistTensor, *sizes: Any) -> FlatTiles:
-    """Implements view(batch, -1), with which many networks flatten."""
-    wanted = list(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else list(sizes)
-    features = x.shape[1:].numel()
-    if len(wanted) == 2 and wanted in ([x.shape[0], -1], [x.shape[0], features], [-1, features]):
-        return FlatTiles(x)
-    raise NotImplementedError(f"weft: view{tuple(wanted)} of {x!r} is not supported; use view(batch, -1)")
-
-
-HANDLERS.update(dict.fromkeys((torch.flatten, Tensor.flatten), flatten))
-HANDLERS.update(dict.fromkeys((Tensor.view, Tensor.reshape, torch.reshape), view))
+def whole(x: Any) -> Any:
+    """Returns the gathered tensor if the argument is in tiles, and otherwise the argument."""
+    return x.whole() if isinstance(x, DistTensor | FlatTiles) else x

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .tensor import HANDLERS, DistTensor, Layout
+from .tensor import HANDLERS, DistTensor, Layout, move_back
 
 _ops = torch.ops.weft
 
@@ -23,9 +23,36 @@ def as_list(value: Size | None) -> list[int]:
     return [value] if isinstance(value, int) else list(value)
 
 
+def _local(x: DistTensor) -> Tensor:
+    """Returns the tile for an operation that expects the tiled dimensions at the end."""
+    if not x.has_tiles_last:
+        raise NotImplementedError(
+            f"weft: this layer needs the tiled dimensions at the end, but those of a tensor of {tuple(x.shape)} are "
+            f"{x.axes}; permute it back first"
+        )
+    return x.local
+
+
 def _tiled(x: DistTensor, op: Any, *arguments: Any) -> DistTensor:
-    local, handle = op(x.local, x.layout.handle, *arguments)
+    local, handle = op(_local(x), x.layout.handle, *arguments)
     return DistTensor(local, Layout.wrap(handle, x.layout.grid))
+
+
+def _shared(x: DistTensor, *weights: Tensor | None) -> list[Tensor | None]:
+    """Returns weights that every tile uses; backward adds the gradients of all tiles."""
+    present = [weight for weight in weights if weight is not None]
+    shared = iter(_ops.share(present, x.layout.grid.id) if present else [])
+    return [None if weight is None else next(shared) for weight in weights]
+
+
+def cell_linear(x: DistTensor, weight: Tensor, bias: Tensor | None = None) -> DistTensor:
+    """Implements F.linear: applies [outputs, inputs] to each cell. The last dimension must not be tiled."""
+    if x.tiled(-1):
+        raise NotImplementedError(
+            "weft: the input of a linear layer is tiled along its last dimension; flatten it first"
+        )
+    shared: Any = _shared(x, weight, bias)
+    return x.with_local(F.linear(x.local, *shared))
 
 
 def paddings(
@@ -129,7 +156,7 @@ def adaptive_avg_pool(x: DistTensor, output_size: Any) -> DistTensor | Tensor:
     """Pools to ``output_size`` cells. If all sizes are 1, every rank gets the whole result; it counts once."""
     sizes = _adaptive_sizes(x, output_size)
     if all(n == 1 for n in sizes):
-        return _ops.tile_global_avg_pool(x.local, x.layout.handle)
+        return _ops.tile_global_avg_pool(_local(x), x.layout.handle)
     return _tiled(x, _ops.tile_adaptive_avg_pool, sizes)
 
 
@@ -138,7 +165,7 @@ def adaptive_max_pool(x: DistTensor, output_size: Any, return_indices: bool = Fa
         raise NotImplementedError("weft: adaptive_max_pool does not support return_indices=True on tiles")
     sizes = _adaptive_sizes(x, output_size)
     if all(n == 1 for n in sizes):
-        return _ops.tile_global_max_pool(x.local, x.layout.handle)
+        return _ops.tile_global_max_pool(_local(x), x.layout.handle)
     return _tiled(x, _ops.tile_adaptive_max_pool, sizes)
 
 
@@ -206,12 +233,16 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> DistTensor:
-    return _tiled(x, _ops.tile_layer_norm, list(normalized_shape), weight, bias, eps)
+    if any(x.tiled(-1 - i) for i in range(len(normalized_shape))):
+        return _tiled(x, _ops.tile_layer_norm, list(normalized_shape), weight, bias, eps)
+    shared_weight, shared_bias = _shared(x, weight, bias)
+    return x.with_local(F.layer_norm(x.local, list(normalized_shape), shared_weight, shared_bias, eps))
 
 
 def dropout(x: DistTensor, p: float, seed: int, whole_channels: bool = False) -> DistTensor:
     """Drops cells by the seed, which must be the same on all ranks, and by their position in the whole field."""
-    return _tiled(x, _ops.tile_dropout, float(p), seed, whole_channels)
+    dropped = _tiled(x.tiles_last(), _ops.tile_dropout, float(p), seed, whole_channels)
+    return dropped.with_axes(x.axes)
 
 
 def contrast_norm(x: DistTensor, kernel_size: Size) -> DistTensor:
@@ -231,7 +262,7 @@ def local_defilter(y: DistTensor, weight: Tensor, inputs: Layout, stride: Size =
 
 def linear(x: DistTensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns Linear(flatten(x)) on every rank. ``weight`` has this rank's columns, [outputs, channels, tile...]."""
-    return _ops.tile_linear(x.local, x.layout.handle, weight, bias)
+    return _ops.tile_linear(_local(x), x.layout.handle, weight, bias)
 
 
 def cross_entropy(
@@ -253,7 +284,7 @@ def cross_entropy(
     if not isinstance(target, DistTensor) and tuple(target.shape[1:]) == x.layout.shape:
         local = DistTensor.tile_of(target, x.layout).local
     arguments = (local, weight, reduction == "mean", ignore_index, float(label_smoothing))
-    return _ops.tile_cross_entropy(x.local, x.layout.handle, *arguments)
+    return _ops.tile_cross_entropy(_local(x), x.layout.handle, *arguments)
 
 
 def mse_loss(x: DistTensor, target: DistTensor | Tensor, *_: Any, reduction: str = "mean") -> Tensor:
@@ -268,13 +299,13 @@ def mean(x: DistTensor, dim: Any = None, keepdim: bool = False) -> Tensor | Dist
     wanted = sorted(d % x.ndim for d in ([dim] if isinstance(dim, int) else dim))
     tiled = [d for d in wanted if x.tiled(d)]
     if not tiled:
-        if not keepdim and any(d < x.leading for d in wanted):
-            return x.with_local(x.local.mean(wanted))
-        return x.with_local(x.local.mean(wanted, keepdim))
+        removed = [] if keepdim else wanted
+        axes = [axis - sum(d < axis for d in removed) for axis in x.axes]
+        return DistTensor(x.local.mean(wanted, keepdim), x.layout, axes)
     if len(tiled) != x.layout.dims or len(tiled) != len(wanted):
         raise NotImplementedError(f"weft: mean of {x!r}: dim must name all tiled dimensions or none, got {dim}")
-    pooled = _ops.tile_global_avg_pool(x.local, x.layout.handle)
-    return pooled if keepdim else pooled.flatten(x.leading - 1 if x.leading else 0)
+    pooled = move_back(_ops.tile_global_avg_pool(x.tiles_last().local, x.layout.handle), x.axes)
+    return pooled if keepdim else pooled.squeeze(tuple(wanted))
 
 
 _function: Any
@@ -283,4 +314,5 @@ for _function in (conv, conv_transpose, max_pool, avg_pool, lp_pool, adaptive_av
         HANDLERS[getattr(F, f"{_function.__name__}{_dims}d")] = _function
 for _function in (interpolate, batch_norm, group_norm, instance_norm, layer_norm, cross_entropy, mse_loss):
     HANDLERS[getattr(F, _function.__name__)] = _function
+HANDLERS[F.linear] = cell_linear
 HANDLERS.update(dict.fromkeys((torch.mean, Tensor.mean), mean))

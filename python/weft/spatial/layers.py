@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from . import functional as S
-from .flat import FlatTiles
+from .attention import reject_dropout
+from .flat import FlatTiles, whole
 from .tensor import DistTensor, Layout
 
 
@@ -86,6 +87,37 @@ class Dropout2d(_Dropout, nn.Dropout2d):
 
 class Dropout3d(_Dropout, nn.Dropout3d):
     whole_channels = True
+
+
+class StochasticDepth(nn.Module):
+    """torchvision's StochasticDepth: drops whole examples, or the batch, with probability ``p``; the same on all ranks.
+
+    Rank 0 draws the noise from torch's generator.
+    """
+
+    p: float
+    mode: str
+    comm: Any = None  # communicator that shares the noise; parallelize sets it
+
+    def forward(self, x: Any) -> Any:
+        local = x if isinstance(x, Tensor) else x.local
+        if not self.training or self.p == 0 or local.device.type == "meta":
+            return x
+        batch = [x.shape[0]] if self.mode == "row" else [1]
+        noise = torch.empty([*batch, *[1] * (local.dim() - 1)], dtype=local.dtype, device=local.device)
+        noise.bernoulli_(1 - self.p)
+        if self.p < 1:
+            noise.div_(1 - self.p)
+        return x * torch.ops.weft.broadcast(noise, 0, self.comm)
+
+
+class MultiheadAttention(nn.MultiheadAttention):
+    """Gathers sequences in tiles; every rank computes the attention of the whole sequence."""
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        if self.training:
+            reject_dropout(self.dropout)
+        return super().forward(*map(whole, inputs), **{name: whole(value) for name, value in options.items()})
 
 
 class ContrastNorm(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, fx, nn
 
 from ..mesh import Mesh
 from . import layers, regions
-from .flat import FlatTiles
+from .flat import FlatTiles, whole
 from .tensor import DistTensor, Layout, RankGrid
 from .traffic import Traffic, TrafficWatch
 
@@ -21,8 +22,25 @@ __all__ = ["SplitNetwork", "parallelize"]
 # Layers that parallelize replaces; other layers call functions that support tiles.
 SWAPS: dict[type, Any] = {
     getattr(nn, name): getattr(layers, name)
-    for name in "Conv1d Conv2d Conv3d Dropout Dropout1d Dropout2d Dropout3d".split()
+    for name in "Conv1d Conv2d Conv3d Dropout Dropout1d Dropout2d Dropout3d MultiheadAttention".split()
 }
+
+
+def _swap_of(module: nn.Module) -> Any:
+    """Returns the class that replaces a layer, or None."""
+    return layers.StochasticDepth if _is_stochastic_depth(module) else SWAPS.get(type(module))
+
+
+def _is_stochastic_depth(module: nn.Module) -> bool:
+    """Whether the layer is torchvision's StochasticDepth, whose noise would differ between ranks."""
+    return type(module).__name__ == "StochasticDepth" and type(module).__module__.startswith("torchvision.")
+
+
+class _Tracer(fx.Tracer):
+    record_stack_traces = True  # for error messages
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return _is_stochastic_depth(m) or super().is_leaf_module(m, module_qualified_name)
 
 
 class Tiles(nn.Module):
@@ -50,7 +68,7 @@ class Whole(nn.Module):
     """Gathers tiles; from here on every rank computes on the whole tensor."""
 
     def forward(self, x: Any) -> Tensor:
-        return x.whole() if isinstance(x, DistTensor | FlatTiles) else x
+        return whole(x)
 
 
 @dataclass
@@ -157,7 +175,7 @@ def _grid_of(grid: RankGrid | Mesh | Sequence[int]) -> RankGrid:
 
 def _traced(net: nn.Module) -> SplitNetwork:
     try:
-        graph = fx.Tracer().trace(net)
+        graph = _Tracer().trace(net)
     except Exception as error:
         raise NotImplementedError(
             f"weft: parallelize cannot follow the forward function of {type(net).__name__} (torch.fx: {error}). "
@@ -168,12 +186,12 @@ def _traced(net: nn.Module) -> SplitNetwork:
 
 def _swap_layers(network: SplitNetwork, grid: RankGrid) -> None:
     for name, module in list(network.named_modules()):
-        swap = SWAPS.get(type(module))
+        swap = _swap_of(module)
         if swap is None:
             continue
         new = swap.__new__(swap)
         new.__dict__.update(module.__dict__)
-        if issubclass(swap, layers._Dropout):
+        if hasattr(swap, "comm"):
             new.comm = grid.id
         network.set_submodule(name, new)
 
@@ -198,6 +216,7 @@ class _Propagation(fx.Interpreter):
         shared = (getattr(module, name, None) for module in network.modules() for name in ("layout", "grid"))
         without_data = copy.deepcopy(network, {id(value): value for value in shared if value is not None})
         super().__init__(without_data.to("meta"))
+        self.extra_traceback = False  # the error names the layer and the line
         for module in without_data.modules():
             if getattr(module, "num_batches_tracked", None) is not None:
                 module.num_batches_tracked = torch.tensor(0)  # batch normalization reads it as a number
@@ -213,7 +232,7 @@ class _Propagation(fx.Interpreter):
                 result, note = self._result(n)
         except Exception as error:
             raise NotImplementedError(
-                f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}): {error}"
+                f"weft: parallelize cannot split '{n.name}' ({_kind(self, n)}{_place(n)}): {error}"
             ) from error
         if isinstance(result, DistTensor):
             self.tiles[n.name] = result
@@ -221,14 +240,17 @@ class _Propagation(fx.Interpreter):
             self.rows.append(self._row(n, result, watch.traffic, note))
         return result
 
+    def fetch_args_kwargs_from_env(self, n: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns lists that the called function may modify, like the code that torch.fx generates."""
+        args, kwargs = super().fetch_args_kwargs_from_env(n)
+        return tuple(map(_modifiable, args)), {name: _modifiable(value) for name, value in kwargs.items()}
+
     def _result(self, n: fx.Node) -> tuple[Any, str]:
         module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         if isinstance(module, nn.Linear):
             x = self.fetch_args_kwargs_from_env(n)[0][0]
             if isinstance(x, FlatTiles):
                 return self._split_linear(n, module, x), "weights split"
-            if isinstance(x, DistTensor):
-                raise NotImplementedError("its input is in tiles; flatten it first")
         result = super().run_node(n)
         if isinstance(result, DistTensor) and self._too_small(result.layout) and n.op != "output":
             self.gathered.append(n.name)
@@ -254,10 +276,21 @@ class _Propagation(fx.Interpreter):
         return Row(name, _kind(self, n), _describe(result), traffic, weights, note)
 
 
+def _modifiable(value: Any) -> Any:
+    return list(map(_modifiable, value)) if isinstance(value, list) else value
+
+
 def _kind(interpreter: fx.Interpreter, n: fx.Node) -> str:
     if n.op == "call_module":
         return type(interpreter.fetch_attr(str(n.target))).__name__
     return getattr(n.target, "__name__", str(n.target))
+
+
+def _place(n: fx.Node) -> str:
+    """Returns the file and line of the user's code that calls the operation, if torch.fx knows it."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', n.stack_trace or "")
+    own = [(file, line) for file, line in frames if "/torch/" not in file]
+    return f", {own[-1][0]}:{own[-1][1]}" if own else ""
 
 
 def _describe(result: Any) -> str:

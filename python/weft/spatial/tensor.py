@@ -116,17 +116,19 @@ class Layout:
 
 
 class DistTensor:
-    """A tensor whose last dimensions are cut into tiles; this rank holds ``local``.
+    """A tensor with dimensions that are cut into tiles; this rank holds ``local``.
 
-    It supports torch's elementwise functions, concatenation and softmax along the other dimensions, and all layers of
-    weft.spatial. Other functions raise an error that names them.
+    ``axes`` has the position of each tiled dimension, by default the last ones; permute and view change it. Elementwise
+    functions, shape operations, and concatenation and softmax along the other dimensions work for any axes; the layers
+    of weft.spatial need the default. Other functions raise an error that names them.
     """
 
-    __slots__ = ("layout", "local")
+    __slots__ = ("axes", "layout", "local")
 
-    def __init__(self, local: Tensor, layout: Layout) -> None:
+    def __init__(self, local: Tensor, layout: Layout, axes: Sequence[int] | None = None) -> None:
         self.local = local
         self.layout = layout
+        self.axes = _last(local.dim(), layout.dims) if axes is None else tuple(axes)
 
     @classmethod
     def tile_of(cls, whole: Tensor, layout: Layout) -> DistTensor:
@@ -139,20 +141,22 @@ class DistTensor:
         return cls(_ops.tile_scatter(whole, layout.handle, root), layout)
 
     @classmethod
-    def retile(cls, whole: Tensor, layout: Layout) -> DistTensor:
+    def retile(cls, whole: Tensor, layout: Layout, axes: Sequence[int] | None = None) -> DistTensor:
         """Returns this rank's tile of a tensor that all ranks computed equally.
 
         In backward every rank gets the whole gradient. Collective if gradients are required.
         """
-        return cls(_ops.retile(whole, layout.handle), layout)
+        axes = _last(whole.dim(), layout.dims) if axes is None else axes
+        return cls(move_back(_ops.retile(move_last(whole, axes), layout.handle), axes), layout, axes)
 
     def all_gather(self) -> Tensor:
         """Returns the whole tensor on every rank. Collective. Adjoint: the sum of all ranks' gradients of a tile."""
-        return _ops.tile_all_gather(self.local, self.layout.handle)
+        return move_back(_ops.tile_all_gather(self.tiles_last().local, self.layout.handle), self.axes)
 
     def gather(self, root: int = 0) -> Tensor:
         """Returns the whole tensor on ``root`` and an empty one elsewhere. Collective. Adjoint: scatter."""
-        return _ops.tile_gather(self.local, self.layout.handle, root)
+        gathered = _ops.tile_gather(self.tiles_last().local, self.layout.handle, root)
+        return move_back(gathered, self.axes) if self.layout.grid.rank == root else gathered
 
     def whole(self) -> Tensor:
         """Returns the whole tensor on every rank. A loss that all ranks compute from it counts once. Collective."""
@@ -162,27 +166,40 @@ class DistTensor:
         """Returns the same field in other tiles. Collective."""
         if layout == self.layout:
             return self
-        return DistTensor(_ops.repartition(self.local, self.layout.handle, layout.handle)[0], layout)
+        moved = _ops.repartition(self.tiles_last().local, self.layout.handle, layout.handle)[0]
+        return DistTensor(move_back(moved, self.axes), layout, self.axes)
 
     def sum_all(self) -> Tensor:
         """Returns the sum over the whole field on every rank; its gradient counts once. Collective."""
-        return _ops.tile_sum(self.local, self.layout.handle)
+        return _ops.tile_sum(self.tiles_last().local, self.layout.handle)
 
     def mean_all(self) -> Tensor:
-        return _ops.tile_mean(self.local, self.layout.handle)
+        return _ops.tile_mean(self.tiles_last().local, self.layout.handle)
 
     def with_local(self, local: Tensor) -> DistTensor:
-        return DistTensor(local, self.layout)
+        """Returns another tensor with the same tiles. Dimensions in front of all others may differ."""
+        shift = local.dim() - self.local.dim()
+        return DistTensor(local, self.layout, [axis + shift for axis in self.axes])
+
+    def tiles_last(self) -> DistTensor:
+        """Returns a view with the tiled dimensions at the end, in the order of the grid."""
+        return DistTensor(move_last(self.local, self.axes), self.layout)
+
+    def with_axes(self, axes: Sequence[int]) -> DistTensor:
+        """Returns a view with the tiled dimensions, which are last, at the positions ``axes``."""
+        return DistTensor(move_back(self.local, axes), self.layout, axes)
 
     @property
-    def leading(self) -> int:
-        """The number of dimensions before the tiled ones."""
-        return self.local.dim() - self.layout.dims
+    def has_tiles_last(self) -> bool:
+        return self.axes == _last(self.ndim, self.layout.dims)
 
     @property
     def shape(self) -> torch.Size:
         """The shape of the whole tensor."""
-        return torch.Size((*self.local.shape[: self.leading], *self.layout.shape))
+        sizes = list(self.local.shape)
+        for axis, size in zip(self.axes, self.layout.shape, strict=True):
+            sizes[axis] = size
+        return torch.Size(sizes)
 
     @property
     def ndim(self) -> int:
@@ -210,7 +227,7 @@ class DistTensor:
         return self.with_local(self.local.detach())
 
     def tiled(self, dim: int) -> bool:
-        return dim % self.ndim >= self.leading
+        return dim % self.ndim in self.axes
 
     @classmethod
     def __torch_function__(
@@ -240,6 +257,20 @@ class DistTensor:
         return f"DistTensor({tuple(self.shape)}, {self.dtype}, {self.layout!r})"
 
 
+def _last(ndim: int, dims: int) -> tuple[int, ...]:
+    return tuple(range(ndim - dims, ndim))
+
+
+def move_last(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Returns a view with the dimensions ``axes`` at the end."""
+    return x.movedim(tuple(axes), _last(x.dim(), len(axes)))
+
+
+def move_back(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Reverses move_last."""
+    return x.movedim(_last(x.dim(), len(axes)), tuple(axes))
+
+
 def _operator(name: str) -> Callable[..., Any]:
     method = getattr(Tensor, name)
 
@@ -249,5 +280,5 @@ def _operator(name: str) -> Callable[..., Any]:
     return apply
 
 
-for _name in "add sub mul truediv pow radd rsub rmul rtruediv neg iadd isub imul itruediv".split():
+for _name in "add sub mul truediv pow radd rsub rmul rtruediv neg iadd isub imul itruediv getitem".split():
     setattr(DistTensor, f"__{_name}__", _operator(f"__{_name}__"))

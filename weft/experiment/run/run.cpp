@@ -1,6 +1,8 @@
 #include "weft/experiment/run/run.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "weft/experiment/run/checkpoint.h"
 #include "weft/experiment/run/collective_input.h"
@@ -153,6 +155,7 @@ class ExperimentRun {
     std::optional<Evaluation> test;
     if (experiment_.predict && report.stage->kind != Stage::Kind::kPretrain) {
       test = evaluate(experiment_, mesh_, network_, *dataset_.test);
+      last_test_ = {training_.progress().step, *test};
     }
     reporter_.epoch(report, training_.progress(), test);
     measure(report);
@@ -214,7 +217,9 @@ class ExperimentRun {
     std::vector<std::pair<std::string, Evaluation>> results;
     if (experiment_.predict) {
       results.emplace_back("train", evaluate(experiment_, mesh_, network_, *dataset_.train));
-      results.emplace_back("test", evaluate(experiment_, mesh_, network_, *dataset_.test));
+      const bool tested = last_test_ && last_test_->first == step;
+      results.emplace_back("test",
+                           tested ? last_test_->second : evaluate(experiment_, mesh_, network_, *dataset_.test));
     }
     for (const auto& [name, result] : results) {
       char line[120];
@@ -245,6 +250,7 @@ class ExperimentRun {
   Training training_;
   EpochMeter meter_;
   std::vector<std::pair<std::string, SolverResiduals>> training_residuals_;  // of the last step of the epoch
+  std::optional<std::pair<std::int64_t, Evaluation>> last_test_;             // and its step
   fs::path folder_;
   RunLock lock_;  // held by rank 0
 };

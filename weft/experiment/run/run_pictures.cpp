@@ -72,16 +72,17 @@ void write_reconstructions(const fs::path& run, const Network& network, const Tr
 
 void write_stimuli(const fs::path& run, const Experiment& experiment, const Mesh& mesh, const Network& network,
                    const std::vector<BestUnit>& units, bool writes) {
+  if (units.empty()) return;
+  std::vector<std::int64_t> numbers;
+  for (const BestUnit& unit : units) numbers.push_back(unit.number);
+  const Tensor stimuli = optimal_stimuli(experiment, mesh, network, numbers);
+  if (!writes) return;
   std::vector<Picture> pictures;
-  Sizes shape;
-  for (const BestUnit& unit : units) {
-    const Tensor stimulus = optimal_stimulus(experiment, mesh, network, unit.number);
-    if (!writes) continue;
-    shape = stimulus.sizes().vec();
-    pictures.push_back({std::to_string(unit.label), pixels_of(stimulus)});
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    pictures.push_back({std::to_string(units[i].label), pixels_of(stimuli[static_cast<std::int64_t>(i)])});
   }
-  if (writes && !pictures.empty())
-    write_pictures(run, "stimuli", "Optimal stimulus of each class's best unit, after training", shape, pictures);
+  write_pictures(run, "stimuli", "Optimal stimulus of each class's best unit, after training",
+                 stimuli.sizes().slice(1).vec(), pictures);
 }
 
 // Reports the mean of the areas, ignoring NaN, which marks classes without an area.

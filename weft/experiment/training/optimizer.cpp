@@ -1,16 +1,21 @@
 #include "weft/experiment/training/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/sgd.h>
 
 namespace weft::experiment {
 namespace {
 
 using Kind = LearningRule::Kind;
+
+using FusedStep = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                       double, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
+                       const std::optional<at::Tensor>&);
+
+bool is_adaptive(const LearningRule& rule) { return rule.kind == Kind::kAdam || rule.kind == Kind::kAdamW; }
 
 bool has_momentum(const LearningRule& rule) { return rule.momentum.initial != 0 || rule.momentum.saturated != 0; }
 
@@ -31,49 +36,15 @@ Parameter count_of(const Parameter& parameter, const at::Tensor& count) {
 
 }  // namespace
 
-// Each parameter has its own torch optimizer: options of a parameter group that equal torch's defaults would be
-// replaced by those of the optimizer.
-template <class Torch, class Options, class State>
-void Optimizer::add_adaptive(Slot& slot) {
-  const LearningRule& rule = slot.parameter->rule;
-  const at::Tensor& value = slot.parameter->value;
-  slot.first = at::zeros_like(value.detach());
-  slot.second = at::zeros_like(value.detach());
-  slot.count = at::zeros({1}, value.detach().options());
-  slot.optimizer = std::make_unique<Torch>(
-      std::vector<at::Tensor>{value},
-      Options(rule.rate).betas({rule.beta1, rule.beta2}).eps(rule.epsilon).weight_decay(rule.weight_decay));
-  auto state = std::make_unique<State>();
-  state->exp_avg(slot.first);
-  state->exp_avg_sq(slot.second);
-  slot.optimizer->state()[value.unsafeGetTensorImpl()] = std::move(state);
-}
-
-// torch counts updates in an integer; the checkpoint needs a tensor.
-template <class State>
-void Optimizer::step_adaptive(Slot& slot) {
-  auto& state = static_cast<State&>(*slot.optimizer->state().at(slot.parameter->value.unsafeGetTensorImpl()));
-  state.step(slot.count.item<std::int64_t>());
-  slot.optimizer->step();
-  slot.count.fill_(state.step());
-}
-
 Optimizer::Optimizer(const std::vector<Parameter*>& parameters) {
   for (Parameter* parameter : parameters) {
     if (!parameter->trained) continue;
     const LearningRule& rule = parameter->rule;
-    Slot slot{parameter, {}, {}, {}, {}};
-    if (rule.kind == Kind::kAdam) {
-      add_adaptive<torch::optim::Adam, torch::optim::AdamOptions, torch::optim::AdamParamState>(slot);
-    } else if (rule.kind == Kind::kAdamW) {
-      add_adaptive<torch::optim::AdamW, torch::optim::AdamWOptions, torch::optim::AdamWParamState>(slot);
-    } else if (has_momentum(rule)) {
-      slot.first = at::zeros_like(parameter->value.detach());
-    } else {
-      slot.optimizer =
-          std::make_unique<torch::optim::SGD>(std::vector<at::Tensor>{parameter->value},
-                                              torch::optim::SGDOptions(rule.rate).weight_decay(rule.weight_decay));
-    }
+    const at::Tensor value = parameter->value.detach();
+    Slot slot{parameter, {}, {}, {}};
+    if (is_adaptive(rule) || has_momentum(rule)) slot.first = at::zeros_like(value);
+    if (is_adaptive(rule)) slot.second = at::zeros_like(value);
+    if (is_adaptive(rule)) slot.count = at::zeros({1}, value.options());
     slots_.push_back(std::move(slot));
   }
 }
@@ -88,27 +59,35 @@ void Optimizer::step(const UpdateTime& time) {
     if (!slot.parameter->value.grad().defined()) continue;
     const LearningRule& rule = slot.parameter->rule;
     const double rate = rate_at(rule, time);
-    if (!slot.optimizer) {
-      step_momentum(slot, rate, rule.momentum.at(time.epoch));
-      continue;
-    }
-    slot.optimizer->param_groups().front().options().set_lr(rate);
-    if (rule.kind == Kind::kAdam) {
-      step_adaptive<torch::optim::AdamParamState>(slot);
-    } else if (rule.kind == Kind::kAdamW) {
-      step_adaptive<torch::optim::AdamWParamState>(slot);
+    if (is_adaptive(rule)) {
+      step_adaptive(slot, rate);
     } else {
-      slot.optimizer->step();
+      step_descent(slot, rate, rule.momentum.at(time.epoch));
     }
   }
 }
 
+// Reads and writes every number once. torch::optim's Adam reads and writes them in eight passes.
+void Optimizer::step_adaptive(Slot& slot, double rate) {
+  const LearningRule& rule = slot.parameter->rule;
+  const auto step = rule.kind == Kind::kAdam ? static_cast<FusedStep*>(&at::_fused_adam_)
+                                             : static_cast<FusedStep*>(&at::_fused_adamw_);
+  slot.count.add_(1);
+  step({slot.parameter->value.detach()}, {slot.parameter->value.grad().contiguous()}, {slot.first}, {slot.second}, {},
+       {slot.count}, rate, rule.beta1, rule.beta2, rule.weight_decay, rule.epsilon, /*amsgrad=*/false,
+       /*maximize=*/false, std::nullopt, std::nullopt);
+}
+
 // The velocity contains the learning rate, as in neon: a new rate applies to new gradients only.
-void Optimizer::step_momentum(Slot& slot, double rate, double momentum) {
+void Optimizer::step_descent(Slot& slot, double rate, double momentum) {
   at::Tensor value = slot.parameter->value.detach();
   at::Tensor gradient = slot.parameter->value.grad();
   const double decay = slot.parameter->rule.weight_decay;
   if (decay != 0) gradient = gradient.add(value, decay);
+  if (!slot.first.defined()) {
+    value.sub_(gradient, rate);
+    return;
+  }
   slot.first.mul_(momentum).sub_(gradient, rate);
   value.add_(slot.first);
 }

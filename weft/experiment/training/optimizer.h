@@ -1,12 +1,11 @@
 // Updates parameters from their gradients. Each parameter has its own learning rule.
 //
-// torch::optim implements Adam, AdamW and plain gradient descent. Momentum follows neon, which differs from torch if
-// the learning rate changes.
+// Adam and AdamW follow torch.optim. Momentum follows neon, which differs from torch if the learning rate changes.
 #pragma once
 
-#include <torch/optim/optimizer.h>
+#include <ATen/core/Tensor.h>
 
-#include <memory>
+#include <cstdint>
 #include <vector>
 
 #include "weft/experiment/layers/parameter.h"
@@ -39,17 +38,13 @@ class Optimizer {
  private:
   struct Slot {
     Parameter* parameter;
-    std::unique_ptr<torch::optim::Optimizer> optimizer;  // null for neon's momentum
-    at::Tensor first;                                    // velocity (momentum) or running mean of the gradients
-    at::Tensor second;                                   // running mean of the squared gradients
-    at::Tensor count;  // one number: the updates of the means since the parameter's first gradient
+    at::Tensor first;   // velocity (momentum) or running mean of the gradients
+    at::Tensor second;  // running mean of the squared gradients
+    at::Tensor count;   // one number: the updates of the means since the parameter's first gradient
   };
 
-  template <class Torch, class Options, class State>
-  static void add_adaptive(Slot& slot);
-  template <class State>
-  static void step_adaptive(Slot& slot);
-  static void step_momentum(Slot& slot, double rate, double momentum);
+  static void step_adaptive(Slot& slot, double rate);
+  static void step_descent(Slot& slot, double rate, double momentum);
 
   std::vector<Slot> slots_;
 };

@@ -70,11 +70,26 @@ Responses responses(const Mesh& mesh, const Network& network, data::Loader& imag
 
 bool has_both(const Tensor& wanted) { return wanted.any().item<bool>() && !wanted.all().item<bool>(); }
 
-// Normalizes to length 1 over all tiles.
-Tensor unit_length(const Tensor& tile, const CommunicatorPtr& comm) {
-  const Tensor squares = collective::all_reduce(tile.mul(tile).sum().to(at::kDouble), comm);
-  const double length = std::sqrt(squares.item<double>());
-  return length > 0 ? tile.div(length) : tile;
+// Normalizes each image to length 1 over all tiles. Images of zeros stay.
+Tensor unit_lengths(const Tensor& tiles, const CommunicatorPtr& comm) {
+  const Tensor squares = collective::all_reduce(tiles.mul(tiles).flatten(1).sum(1).to(at::kDouble), comm);
+  const Tensor lengths = squares.sqrt().masked_fill(squares.eq(0), 1).to(tiles.scalar_type());
+  return tiles.div(lengths.view({-1, 1, 1, 1}));
+}
+
+// Returns the sum of the responses of each unit to its own image, over the units of this rank's tile; nothing without
+// such units. The other ranks only take part in the communication.
+std::optional<Tensor> own_responses(const DistTensor& responses, const std::vector<std::int64_t>& units) {
+  const auto numbers = numbers_of(responses);
+  std::optional<Tensor> sum;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const auto at = std::find(numbers.begin(), numbers.end(), units[i]);
+    if (at == numbers.end()) continue;
+    const Tensor own =
+        responses.local.select(0, static_cast<std::int64_t>(i)).flatten().select(0, at - numbers.begin());
+    sum = sum ? sum->add(own) : own;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -134,29 +149,28 @@ std::vector<BestUnit> spot_check(const Experiment& experiment, const Mesh& mesh,
   return result;
 }
 
-Tensor optimal_stimulus(const Experiment& experiment, const Mesh& mesh, const Network& network, std::int64_t unit) {
+Tensor optimal_stimuli(const Experiment& experiment, const Mesh& mesh, const Network& network,
+                       const std::vector<std::int64_t>& units) {
   const Extent image = image_extent(experiment.dataset);
   const CommunicatorPtr& comm = mesh.tiles()->comm();
   const auto layout = mesh.layout(image.shape);
-  auto generator = layer_generator(experiment.seed, network.size() + static_cast<std::size_t>(unit));
-  const Tensor start = initial_weights({.kind = WeightInit::Kind::kUniform, .low = 0, .high = 1},
-                                       {1, image.maps, image.shape[0], image.shape[1]}, 1,
-                                       experiment.float64 ? at::kDouble : at::kFloat, generator);
-  Tensor tile = unit_length(spatial::tile_of(start, layout).local, comm);
+  std::vector<Tensor> starts;
+  for (const std::int64_t unit : units) {
+    auto generator = layer_generator(experiment.seed, network.size() + static_cast<std::size_t>(unit));
+    starts.push_back(initial_weights({.kind = WeightInit::Kind::kUniform, .low = 0, .high = 1},
+                                     {1, image.maps, image.shape[0], image.shape[1]}, 1,
+                                     experiment.float64 ? at::kDouble : at::kFloat, generator));
+  }
+  Tensor tiles = unit_lengths(spatial::tile_of(at::cat(starts), layout).local, comm);
   for (int i = 0; i < kAscents; ++i) {
-    const Tensor x = tile.detach().clone().set_requires_grad(true);
-    const DistTensor units = units_of(network, network.input(x));
-    const auto numbers = numbers_of(units);
-    const auto at = std::find(numbers.begin(), numbers.end(), unit);
-    // Only the unit's owner has a loss; the other ranks take part in the communication.
-    std::optional<Tensor> loss;
-    if (at != numbers.end()) loss = units.local.flatten().select(0, at - numbers.begin());
-    const Tensor gradient = collective::grad(loss, {x}).front();
+    const Tensor x = tiles.detach().clone().set_requires_grad(true);
+    const DistTensor responses = units_of(network, network.input(x));
+    const Tensor gradient = collective::grad(own_responses(responses, units), {x}).front();
     const at::NoGradGuard no_grad;
-    tile = unit_length(tile.add(unit_length(gradient, comm), kStep), comm);
+    tiles = unit_lengths(tiles.add(unit_lengths(gradient, comm), kStep), comm);
   }
   const at::NoGradGuard no_grad;
-  return spatial::gather({tile, layout}, 0).squeeze(0);
+  return spatial::gather({tiles, layout}, 0);
 }
 
 }  // namespace weft::experiment

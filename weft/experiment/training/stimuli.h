@@ -30,9 +30,9 @@ struct BestUnit {
 // others. Ties count half.
 [[nodiscard]] at::Tensor area_under_curve(const at::Tensor& values, const at::Tensor& wanted);
 
-// Returns the image of norm 1 that gradient ascent finds for a unit, [maps, rows, columns], on the group's first rank;
-// empty on the others. Collective over the group.
-[[nodiscard]] at::Tensor optimal_stimulus(const Experiment& experiment, const Mesh& mesh, const Network& network,
-                                          std::int64_t unit);
+// Returns the images of norm 1 that gradient ascent finds for some units, [units, maps, rows, columns], on the group's
+// first rank; empty on the others. Collective over the group.
+[[nodiscard]] at::Tensor optimal_stimuli(const Experiment& experiment, const Mesh& mesh, const Network& network,
+                                         const std::vector<std::int64_t>& units);
 
 }  // namespace weft::experiment
