@@ -309,7 +309,6 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
 
       const Tensor output = at::empty_like(expected), final_state = at::empty_like(initial);
       const Tensor before = at::zeros({kSteps, kRows, states * hidden}, output.options());
-      const Tensor saved = at::zeros({kSteps, kRows, shape.saved * hidden}, output.options());
       DiagonalForward<T> forward;
       forward.extent = this->extent(hidden, kLengths, true);
       forward.input = read<T>(input);
@@ -318,7 +317,6 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
       forward.output = write<T>(output);
       forward.final_state = this->data(final_state);
       forward.before = write<T>(before);
-      forward.saved = write<T>(saved);
       kernels.forward(forward);
       this->expect_close(output, expected, set, hidden);
       this->expect_close(final_state, at::cat(finals, 1), set, hidden);
@@ -329,7 +327,7 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
       backward.extent = forward.extent;
       backward.grad_output = read<T>(grad);
       backward.before = read<T>(before);
-      backward.saved = read<T>(saved);
+      backward.input = read<T>(input);
       backward.weight = pointer<T>(weight);
       backward.grad_input = write<T>(grad_input);
       backward.grad_initial = this->data(grad_initial);

@@ -130,7 +130,7 @@ class _NewtonSolve:
             residual = residual - after
         except Exception as failure:
             error = failure
-        return self._largest([residual], error), residual
+        return self._largest([residual], error=error)[0], residual
 
     def _correct(self, residual: Tensor, scale: float) -> None:
         """Replaces the states by the solution of the linearised recurrence. Overwrites ``residual``."""
@@ -147,19 +147,18 @@ class _NewtonSolve:
         states[1:] += residual
         self.states = states
 
-    def _largest(self, residuals: Sequence[Tensor], error: Exception | None = None) -> float:
-        """Collective. Returns the largest element of all ranks' residuals; infinity if one is not finite.
+    def _largest(self, *groups: Sequence[Tensor], error: Exception | None = None) -> list[float]:
+        """Collective. Returns the largest element of each group of tensors on all ranks; infinity for NaN.
 
         Raises LayerError on all ranks if one of them has an error.
         """
-        norms = [0.0] if error else [_largest_element(residual) for residual in residuals]
-        norm = max(norms) if all(map(math.isfinite, norms)) else math.inf
-        flags = torch.tensor([norm, error is not None], dtype=torch.float64)
+        norms = [0.0 if error else max(_largest_element(tensor) for tensor in group) for group in groups]
+        flags = torch.tensor([*norms, error is not None], dtype=torch.float64)
         if self.comm is not None:
             flags = self.comm.all_reduce(flags, "max")
-        if flags[1]:
+        if flags[-1]:
             raise_shared(self.comm, self.recurrence.name, error)
-        return flags[0].item()
+        return flags[:-1].tolist()
 
     def _give_up(self, residuals: list[float]) -> None:
         broken = torch.tensor(0.0 if self.x.isfinite().all() else 1.0)
@@ -201,13 +200,16 @@ class _NewtonSolve:
         of_states = torch.zeros_like(grad_after)
         passed = grad_after.new_zeros(grad_after.size(0) + 1, *grad_last.shape)
         predicted = passed[0]
-        largest = self._largest([grad_after, grad_last])
-        tolerance = self.options.tolerance_for(self.x.dtype)
+        (largest,) = self._largest([grad_after, grad_last])
+        # Sums over many steps are large compared with the gradients of the outputs, and so are their rounding errors.
+        tolerance = max(self.options.tolerance_for(self.x.dtype), 16 * torch.finfo(self.x.dtype).eps)
         residuals: list[float] = []
         while True:
             residual = grad_after + passed[1:] - of_states
             # The piece before this one used a prediction of passed[0].
-            residuals.append(self._largest([residual, passed[0] - predicted]) / (largest or 1.0))
+            norm, size = self._largest([residual, passed[0] - predicted], [of_states])
+            largest = max(largest, size)
+            residuals.append(norm / (largest or 1.0))
             if largest == 0 or (len(residuals) > 1 and residuals[-1] <= tolerance):
                 break
             if len(residuals) > self.options.max_iterations or not math.isfinite(residuals[-1]):
@@ -265,8 +267,8 @@ class _NewtonSolve:
 
 
 def _largest_element(x: Tensor) -> float:
-    """Returns the largest absolute value; NaN if there is one."""
+    """Returns the largest absolute value; infinity if there is a NaN."""
     if x.numel() == 0:
         return 0.0
-    low, high = torch.aminmax(x)
-    return max(high.item(), -low.item()) if not low.isnan() else math.nan
+    low, high = (bound.item() for bound in torch.aminmax(x))
+    return math.inf if math.isnan(low) else max(high, -low)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -56,6 +57,16 @@ def test_the_previous_states_are_a_guess() -> None:
             net(x)
             iterations.append(net.statistics[0].iterations)
     assert iterations[1] < iterations[0]
+
+
+def test_a_network_can_be_copied() -> None:
+    torch.manual_seed(0)
+    net = weft.GRU(3, 4, dtype=torch.float64, comm=weft.world(), solver="mgrit")
+    x = torch.randn(6, 2, 3, dtype=torch.float64)
+    with torch.no_grad():
+        y, _ = net(x)
+        other, _ = copy.deepcopy(net)(x)
+    torch.testing.assert_close(other, y)
 
 
 @pytest.mark.parametrize("solver", ["serial", "newton", "mgrit"])

@@ -108,6 +108,19 @@ def test_the_adjoint_falls_back_to_the_serial_order(rank: int) -> None:
         torch.testing.assert_close(mine, other, **CLOSE)
 
 
+def test_an_adjoint_that_does_not_converge_raises_on_all_ranks(rank: int) -> None:
+    torch.manual_seed(2)
+    net = weft.GRU(3, 4, dtype=torch.float64, comm=weft.world(), solver="newton")
+    limited = net._solver.options
+    y, _ = net(piece(rank))
+    object.__setattr__(limited, "max_iterations", 1)
+    with pytest.raises(weft.NotConverged, match=r"the adjoint of Newton's method did not converge: .* 1 iterations"):
+        weft.backward(y.sum())
+    object.__setattr__(limited, "max_iterations", 100)
+    y, _ = net(piece(rank))  # the next batch works
+    weft.backward(y.sum())
+
+
 def test_strong_recurrence_is_damped() -> None:
     """Iterates of an LSTM with large weights overflow without damping."""
     torch.manual_seed(0)

@@ -43,14 +43,13 @@ void diagonal_forward(const DiagonalForward<T>& p) {
       const T* input = p.input.at(t, row);
       if (p.before.data) std::copy_n(state, size, p.before.at(t, row));
       for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
-        Vec<T> x[kShape.inputs], a[kShape.weights], s[kShape.states], next[kShape.states], saved[kShape.saved];
+        Vec<T> x[kShape.inputs], a[kShape.weights], s[kShape.states], next[kShape.states], gates[kShape.gates];
         load_all<kShape.inputs>(input + j, hidden, count, x);
         load_all<kShape.weights>(p.weight + j, hidden, count, a);
         load_all<kShape.states>(static_cast<const T*>(state) + j, hidden, count, s);
-        Cell<T>::step(x, a, s, next, saved);
+        Cell<T>::step(x, a, s, next, gates);
         store_all<kShape.states>(state + j, hidden, count, next);
         store(y + j, next[0], count);
-        if (p.saved.data) store_all<kShape.saved>(p.saved.at(t, row) + j, hidden, count, saved);
       });
     }
   }
@@ -80,15 +79,17 @@ void diagonal_backward(const DiagonalBackward<T>& p) {
       T* grad_state = grads + row * size;
       const T* grad_output = p.grad_output.data ? p.grad_output.at(t, row) : nullptr;
       for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
-        Vec<T> a[kShape.weights], s[kShape.states], saved[kShape.saved], grad[kShape.states];
+        Vec<T> x[kShape.inputs], a[kShape.weights], s[kShape.states], next[kShape.states], gates[kShape.gates];
+        Vec<T> grad[kShape.states];
+        load_all<kShape.inputs>(p.input.at(t, row) + j, hidden, count, x);
         Vec<T> grad_x[kShape.inputs], grad_s[kShape.states], grad_a[kShape.weights];
         load_all<kShape.weights>(p.weight + j, hidden, count, a);
         load_all<kShape.states>(p.before.at(t, row) + j, hidden, count, s);
-        load_all<kShape.saved>(p.saved.at(t, row) + j, hidden, count, saved);
         load_all<kShape.states>(static_cast<const T*>(grad_state) + j, hidden, count, grad);
         load_all<kShape.weights>(static_cast<const T*>(p.grad_weight) + j, hidden, count, grad_a);
         if (grad_output) grad[0] = grad[0] + load(grad_output + j, count);
-        Cell<T>::adjoint(a, s, saved, grad, grad_x, grad_s, grad_a);
+        Cell<T>::step(x, a, s, next, gates);
+        Cell<T>::adjoint(a, s, gates, grad, grad_x, grad_s, grad_a);
         store_all<kShape.inputs>(grad_input + j, hidden, count, grad_x);
         store_all<kShape.states>(grad_state + j, hidden, count, grad_s);
         store_all<kShape.weights>(p.grad_weight + j, hidden, count, grad_a);
@@ -103,13 +104,13 @@ void diagonal_linearize(const DiagonalLinearize<T>& p) {
   const std::int64_t hidden = p.hidden;
   for (std::int64_t row = p.first_row; row < p.end_row; ++row) {
     for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
-      Vec<T> x[kShape.inputs], a[kShape.weights], s[kShape.states], next[kShape.states], saved[kShape.saved];
+      Vec<T> x[kShape.inputs], a[kShape.weights], s[kShape.states], next[kShape.states], gates[kShape.gates];
       Vec<T> blocks[kShape.states * kShape.states];
       load_all<kShape.inputs>(p.input + row * kShape.inputs * hidden + j, hidden, count, x);
       load_all<kShape.weights>(p.weight + j, hidden, count, a);
       load_all<kShape.states>(p.before + row * kShape.states * hidden + j, hidden, count, s);
-      Cell<T>::step(x, a, s, next, saved);
-      Cell<T>::jacobian(a, s, saved, blocks);
+      Cell<T>::step(x, a, s, next, gates);
+      Cell<T>::jacobian(a, s, gates, blocks);
       store_all<kShape.states>(p.next + row * kShape.states * hidden + j, hidden, count, next);
       store_all<kShape.states * kShape.states>(p.jacobian + row * kShape.states * kShape.states * hidden + j, hidden,
                                                count, blocks);

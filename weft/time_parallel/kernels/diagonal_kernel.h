@@ -11,7 +11,7 @@ struct DiagonalShape {
   std::int64_t states;   // the first is the output
   std::int64_t inputs;   // products with the input, one per gate
   std::int64_t weights;  // factors of the states, equal for all steps
-  std::int64_t saved;    // values that forward keeps for backward
+  std::int64_t gates;    // values of a step that its derivatives use
 };
 inline constexpr DiagonalShape kParaGru{1, 3, 3, 3};
 inline constexpr DiagonalShape kParaLstm{2, 3, 5, 4};
@@ -25,16 +25,16 @@ struct DiagonalForward {
   Sequence<T> output;          // [steps, batch, hidden]; zero after the end of a row
   T* final_state = nullptr;    // [batch, states * hidden]
   Sequence<T> before;          // [steps, batch, states * hidden]: the states before each step; null if not needed
-  Sequence<T> saved;           // [steps, batch, saved * hidden]; null if not needed
 };
 
+// Computes the gates again: that takes less time than storing and loading them.
 template <class T>
 struct DiagonalBackward {
   Extent extent;
+  Sequence<const T> input;
   Sequence<const T> grad_output;  // null if undefined
   const T* grad_final = nullptr;  // null if undefined
   Sequence<const T> before;
-  Sequence<const T> saved;
   const T* weight = nullptr;
   Sequence<T> grad_input;
   T* grad_initial = nullptr;  // [batch, states * hidden]

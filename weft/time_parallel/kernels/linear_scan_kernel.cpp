@@ -75,6 +75,38 @@ class RowScan {
   }
 
   void run() {
+    if (p_.blocks == 1) {
+      run_diagonal();
+    } else {
+      run_blocks();
+    }
+    if (p_.end) std::copy_n(carry_.get(), size_, p_.end + row_ * size_);
+    if (p_.product) std::copy_n(product_.get(), p_.blocks * size_, p_.product + row_ * p_.blocks * size_);
+  }
+
+ private:
+  // One pass over the vectors of a step, without intermediate copies.
+  void run_diagonal() {
+    T* carry = carry_.get();
+    T* product = p_.product ? product_.get() : nullptr;
+    for (std::int64_t i = 0; i < p_.steps; ++i) {
+      const std::int64_t at = (p_.adjoint ? p_.steps - 1 - i : i) * p_.batch + row_;
+      const T* factors = jacobian(at);
+      const T* right_hand = p_.right_hand + at * size_;
+      T* solution = p_.solution ? p_.solution + at * size_ : nullptr;
+      for_each_vector<T>(size_, [&](std::int64_t k, std::int64_t count) {
+        const Vec<T> factor = load(factors + k, count);
+        const Vec<T> before = load(carry + k, count);
+        const Vec<T> added = load(right_hand + k, count);
+        const Vec<T> value = p_.adjoint ? before + added : at::vec::fmadd(factor, before, added);
+        if (solution) store(solution + k, value, count);
+        store(carry + k, p_.adjoint ? factor * value : value, count);
+        if (product) store(product + k, factor * load(product + k, count), count);
+      });
+    }
+  }
+
+  void run_blocks() {
     for (std::int64_t i = 0; i < p_.steps; ++i) {
       const std::int64_t t = p_.adjoint ? p_.steps - 1 - i : i;
       const std::int64_t at = t * p_.batch + row_;
@@ -92,11 +124,8 @@ class RowScan {
       }
       if (p_.product) multiply_product(at);
     }
-    if (p_.end) std::copy_n(carry_.get(), size_, p_.end + row_ * size_);
-    if (p_.product) std::copy_n(product_.get(), p_.blocks * size_, p_.product + row_ * p_.blocks * size_);
   }
 
- private:
   [[nodiscard]] bool dense() const { return p_.lanes == 1; }
   [[nodiscard]] const T* jacobian(std::int64_t at) const { return p_.jacobian + at * p_.blocks * size_; }
 

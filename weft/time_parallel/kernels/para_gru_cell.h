@@ -1,6 +1,6 @@
 // The ParaGRU cell on vectors of units:
 //   z = sigmoid(x_z + a_z h),  r = sigmoid(x_r + a_r h),  n = tanh(x_n + a_n r h),  h' = h + z (n - h)
-// Inputs are x_z, x_r and x_n, weights are a_z, a_r and a_n, and saved values are z, r and n.
+// Inputs are x_z, x_r and x_n, weights are a_z, a_r and a_n, and gates are z, r and n.
 #pragma once
 
 #include "weft/time_parallel/kernels/diagonal_kernel.h"
@@ -14,27 +14,27 @@ struct ParaGruCell {
   static constexpr DiagonalShape kShape = kParaGru;
   using V = Vec<T>;
 
-  [[gnu::always_inline]] static void step(const V* x, const V* a, const V* state, V* next, V* saved) {
+  [[gnu::always_inline]] static void step(const V* x, const V* a, const V* state, V* next, V* gates) {
     const V h = state[0];
     const V z = sigmoid(at::vec::fmadd(a[0], h, x[0]));
     const V r = sigmoid(at::vec::fmadd(a[1], h, x[1]));
     const V n = hyperbolic_tangent(at::vec::fmadd(a[2] * r, h, x[2]));
     next[0] = at::vec::fmadd(z, n - h, h);
-    saved[0] = z;
-    saved[1] = r;
-    saved[2] = n;
+    gates[0] = z;
+    gates[1] = r;
+    gates[2] = n;
   }
 
-  [[gnu::always_inline]] static void jacobian(const V* a, const V* state, const V* saved, V* blocks) {
-    const V one(1), h = state[0], z = saved[0], r = saved[1], n = saved[2];
+  [[gnu::always_inline]] static void jacobian(const V* a, const V* state, const V* gates, V* blocks) {
+    const V one(1), h = state[0], z = gates[0], r = gates[1], n = gates[2];
     const V n_by_h = (one - n * n) * a[2] * at::vec::fmadd(h * r * (one - r), a[1], r);
     blocks[0] = at::vec::fmadd((n - h) * z * (one - z), a[0], at::vec::fmadd(z, n_by_h, one - z));
   }
 
   // Adds to grad_a.
-  [[gnu::always_inline]] static void adjoint(const V* a, const V* state, const V* saved, const V* grad, V* grad_x,
+  [[gnu::always_inline]] static void adjoint(const V* a, const V* state, const V* gates, const V* grad, V* grad_x,
                                              V* grad_state, V* grad_a) {
-    const V one(1), h = state[0], z = saved[0], r = saved[1], n = saved[2];
+    const V one(1), h = state[0], z = gates[0], r = gates[1], n = gates[2];
     const V grad_n = grad[0] * z * (one - n * n);
     const V grad_z = grad[0] * (n - h) * z * (one - z);
     const V grad_r = grad_n * a[2] * h * r * (one - r);

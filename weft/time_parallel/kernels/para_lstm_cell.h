@@ -1,7 +1,7 @@
 // The ParaLSTM cell on vectors of units, with one gate for input and forgetting and with peepholes:
 //   f = sigmoid(x_f + a_f h + p_f c),  g = tanh(x_g + a_g h),  c' = f c + (1 - f) g
 //   o = sigmoid(x_o + a_o h + p_o c'),  h' = o tanh(c')
-// States are h and c, inputs are x_f, x_o and x_g, weights are a_f, a_o, a_g, p_f and p_o, saved values are f, o, g,
+// States are h and c, inputs are x_f, x_o and x_g, weights are a_f, a_o, a_g, p_f and p_o, gates values are f, o, g,
 // c'.
 #pragma once
 
@@ -16,7 +16,7 @@ struct ParaLstmCell {
   static constexpr DiagonalShape kShape = kParaLstm;
   using V = Vec<T>;
 
-  [[gnu::always_inline]] static void step(const V* x, const V* a, const V* state, V* next, V* saved) {
+  [[gnu::always_inline]] static void step(const V* x, const V* a, const V* state, V* next, V* gates) {
     const V one(1), h = state[0], c = state[1];
     const V f = sigmoid(at::vec::fmadd(a[0], h, at::vec::fmadd(a[3], c, x[0])));
     const V g = hyperbolic_tangent(at::vec::fmadd(a[2], h, x[2]));
@@ -24,15 +24,15 @@ struct ParaLstmCell {
     const V o = sigmoid(at::vec::fmadd(a[1], h, at::vec::fmadd(a[4], cell, x[1])));
     next[0] = o * hyperbolic_tangent(cell);
     next[1] = cell;
-    saved[0] = f;
-    saved[1] = o;
-    saved[2] = g;
-    saved[3] = cell;
+    gates[0] = f;
+    gates[1] = o;
+    gates[2] = g;
+    gates[3] = cell;
   }
 
-  [[gnu::always_inline]] static void jacobian(const V* a, const V* state, const V* saved, V* blocks) {
-    const V one(1), c = state[1], f = saved[0], o = saved[1], g = saved[2];
-    const V t = hyperbolic_tangent(saved[3]);
+  [[gnu::always_inline]] static void jacobian(const V* a, const V* state, const V* gates, V* blocks) {
+    const V one(1), c = state[1], f = gates[0], o = gates[1], g = gates[2];
+    const V t = hyperbolic_tangent(gates[3]);
     const V by_f = (c - g) * f * (one - f);
     const V cell_by_h = at::vec::fmadd(by_f, a[0], (one - f) * (one - g * g) * a[2]);
     const V cell_by_c = at::vec::fmadd(by_f, a[3], f);
@@ -45,10 +45,10 @@ struct ParaLstmCell {
   }
 
   // Adds to grad_a.
-  [[gnu::always_inline]] static void adjoint(const V* a, const V* state, const V* saved, const V* grad, V* grad_x,
+  [[gnu::always_inline]] static void adjoint(const V* a, const V* state, const V* gates, const V* grad, V* grad_x,
                                              V* grad_state, V* grad_a) {
-    const V one(1), h = state[0], c = state[1], f = saved[0], o = saved[1], g = saved[2];
-    const V t = hyperbolic_tangent(saved[3]);
+    const V one(1), h = state[0], c = state[1], f = gates[0], o = gates[1], g = gates[2];
+    const V t = hyperbolic_tangent(gates[3]);
     const V grad_o = grad[0] * t * o * (one - o);
     const V grad_cell = grad[1] + grad[0] * o * (one - t * t) + grad_o * a[4];
     const V grad_f = grad_cell * (c - g) * f * (one - f);
@@ -62,7 +62,7 @@ struct ParaLstmCell {
     grad_a[1] = at::vec::fmadd(grad_o, h, grad_a[1]);
     grad_a[2] = at::vec::fmadd(grad_g, h, grad_a[2]);
     grad_a[3] = at::vec::fmadd(grad_f, c, grad_a[3]);
-    grad_a[4] = at::vec::fmadd(grad_o, saved[3], grad_a[4]);
+    grad_a[4] = at::vec::fmadd(grad_o, gates[3], grad_a[4]);
   }
 };
 
