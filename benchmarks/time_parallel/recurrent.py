@@ -106,6 +106,18 @@ def newton(pararnn: str | None) -> None:
     measure(alternatives, "newton/n1", f"ParaGRU/{steps}x{batch}x{hidden}")
 
 
+def break_even() -> None:
+    """The work of Newton's method on one rank: it needs more ranks than the ratio to overtake the serial solver."""
+    steps, batch, hidden = 8192, 2, 32
+    torch.manual_seed(0)
+    x = torch.randn(steps, batch, hidden)
+    for kind in (weft.GRU, weft.LSTM, weft.ParaGRU, weft.ParaLSTM):
+        serial, newton = kind(hidden, hidden), kind(hidden, hidden, solver="newton", tolerance=1e-4)
+        newton.load_state_dict(serial.state_dict())
+        steps_of = {"serial": on_first(training_step(serial, x)), "newton": on_first(training_step(newton, x))}
+        measure(steps_of, "serial", f"{kind.__name__}/{steps}x{batch}x{hidden}/tolerance 1e-4")
+
+
 def peer_network(folder: str, hidden: int) -> nn.Module:
     sys.path.insert(0, folder)
     from pararnn.rnn_cell.gru_diag_mh import GRUDiagMH, GRUDiagMHConfig
@@ -120,6 +132,7 @@ def main() -> None:
     torch.set_num_threads(1)
     fused()
     newton(arguments.pararnn)
+    break_even()
     if weft.world().size > 1:
         pipeline()
 
