@@ -6,6 +6,7 @@ python tests/report/browser.py <run> [--screenshot docs/report.png] [--phone doc
 from __future__ import annotations
 
 import argparse
+import html
 import re
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ FLAGS = [
     "--no-first-run",
 ]
 WIDTH, PHONE = 1120, 420
+NARROWEST = 500  # Chromium's windows are at least this wide
 SECTIONS = ["Filters", "Reconstructions", "Optimal stimuli", "Confusion matrix", "Timeline", "Split"]
 # Runs in the page: with the pointer in the middle of the first chart, the read-out shows the values of the curves.
 POINTER = """<script>
@@ -31,6 +33,20 @@ const chart = document.querySelector('svg[data-series]'), frame = chart.getBound
 chart.dispatchEvent(new PointerEvent('pointermove', {clientX: frame.left + frame.width / 2, clientY: frame.top + 9}));
 document.body.dataset.height = document.documentElement.scrollHeight;
 document.body.dataset.width = document.documentElement.scrollWidth;
+</script>"""
+
+
+# Shows a page in a frame as wide as a phone.
+FRAME = """<!doctype html><title>phone</title><body style="margin: 0; background: #9a9a96">
+<iframe id="phone" style="display: block; margin: 0 auto; border: 0; width: {width}px; height: 800px" srcdoc="{page}">
+</iframe><script>
+const phone = document.getElementById('phone');
+phone.onload = () => {{
+  const root = phone.contentDocument.documentElement;
+  document.body.dataset.width = root.scrollWidth;
+  document.body.dataset.height = root.scrollHeight;
+  phone.style.height = root.scrollHeight + 'px';
+}};
 </script>"""
 
 
@@ -63,6 +79,13 @@ def check_error_detection(folder: Path) -> None:
     expect(bool(chromium(broken, "--dump-dom")[1]), "the console shows the error of a broken page")
 
 
+def on_a_phone(page: Path, folder: Path) -> Path:
+    """Returns a page that shows the other one in a frame of the width PHONE."""
+    frame = folder / "phone.html"
+    frame.write_text(FRAME.format(width=PHONE, page=html.escape(page.read_text())))
+    return frame
+
+
 def check_page(page: Path, folder: Path, sections: list[str]) -> dict[int, int]:
     """Checks the page and returns its height in pixels for each width."""
     watched = folder / "report.html"
@@ -77,10 +100,15 @@ def check_page(page: Path, folder: Path, sections: list[str]) -> dict[int, int]:
     for title in sections:
         expect(f">{title}<" in dom, title)
     heights = {WIDTH: int(re.findall(r'data-height="(\d+)"', dom)[0])}
-    dom, _ = chromium(watched, "--dump-dom", f"--window-size={PHONE},800")
+    dom, _ = chromium(on_a_phone(page, folder), "--dump-dom", f"--window-size={NARROWEST},800")
     width = int(re.findall(r'data-width="(\d+)"', dom)[0])
     expect(width <= PHONE, f"the page is {width} pixels wide on a phone of {PHONE}")
     return {**heights, PHONE: int(re.findall(r'data-height="(\d+)"', dom)[0])}
+
+
+def take(page: Path, width: int, height: int, file: Path) -> None:
+    chromium(page, f"--window-size={width},{height}", f"--screenshot={file.resolve()}")
+    expect(file.exists(), f"{file}")
 
 
 def main() -> None:
@@ -98,11 +126,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_error_detection(Path(folder))
         heights = check_page(page, Path(folder), chosen.sections)
-    for width, file in ((WIDTH, chosen.screenshot), (PHONE, chosen.phone)):
-        if file:
-            size = f"--window-size={width},{min(heights[width], chosen.top)}"
-            chromium(page, size, f"--screenshot={file.resolve()}")
-            expect(file.exists(), f"{file}")
+        if chosen.screenshot:
+            take(page, WIDTH, min(heights[WIDTH], chosen.top), chosen.screenshot)
+        if chosen.phone:
+            take(on_a_phone(page, Path(folder)), NARROWEST, min(heights[PHONE], chosen.top), chosen.phone)
 
 
 if __name__ == "__main__":

@@ -341,3 +341,8 @@ def test_timelines_limit_spans_and_name_threads(tmp_path: Path) -> None:
     )
     broken = [{}, {"pid": "x"}, *runs.spans(0, 0, "a", [(math.nan, 1), (1, -1), (math.inf, 1)]), {"ph": "M"}]
     assert read_spans(broken) == []
+
+
+def test_more_curves_than_colours_differ_in_the_legend() -> None:
+    chart = line_chart("cost", [Curve(f"{i}/cost", [(1, 1.0), (2, 10000.0)]) for i in range(9)])
+    assert chart.count('class="dashed"') == 1 and ">10000<" in chart

@@ -130,7 +130,7 @@ def _grid(x: Axis, y: Axis, axis: str, label: str) -> Markup:
     for value in _value_ticks(y):
         at = f"{y.place(value):.1f}"
         parts.append(element("line", class_="grid", x1=LEFT, x2=RIGHT, y1=at, y2=at))
-        parts.append(element("text", number(value, 4), x=LEFT - 8, y=at, dy="0.35em", text_anchor="end"))
+        parts.append(element("text", number(value, 5), x=LEFT - 8, y=at, dy="0.35em", text_anchor="end"))
     for value in ticks(x.low, x.high):
         parts.append(element("text", number(value), x=f"{x.place(value):.1f}", y=BOTTOM + 18, text_anchor="middle"))
     parts.append(element("line", class_="axis", x1=LEFT, x2=RIGHT, y1=BOTTOM, y2=BOTTOM))
@@ -163,7 +163,8 @@ def _dots(curve: Curve, x: Axis, y: Axis, index: int) -> list[Markup]:
 
 
 def _key(curve: Curve, index: int) -> Markup:
-    return element("span", curve.name, class_=curve.style or None, style=f"--c: var(--s{index % COLOURS})")
+    style = curve.style or ("dashed" if index >= COLOURS else None)  # as in _path
+    return element("span", curve.name, class_=style, style=f"--c: var(--s{index % COLOURS})")
 
 
 def _drawable(value: float) -> float:
