@@ -21,11 +21,11 @@ using Tensors = std::vector<at::Tensor>;
 struct PythonAdjoint {
   Held function;
 
-  variable_list operator()(OperationNode& /*node*/, variable_list&& gradients) const {
+  variable_list operator()(OperationNode& node, variable_list&& gradients) const {
     const py::gil_scoped_acquire gil;
     TORCH_CHECK(function, "weft: the graph of this operation was freed by an earlier backward; pass retain_graph=True ",
                 "to the first backward");
-    const py::object result = call(Tensors(gradients.begin(), gradients.end()));
+    const py::object result = call(node, Tensors(gradients.begin(), gradients.end()));
     variable_list found;
     for (const py::handle& each : result) found.push_back(each.is_none() ? at::Tensor() : each.cast<at::Tensor>());
     return found;
@@ -34,13 +34,14 @@ struct PythonAdjoint {
   void release() { function.reset(); }
 
  private:
-  [[nodiscard]] py::object call(const Tensors& gradients) const {
+  [[nodiscard]] py::object call(const OperationNode& node, const Tensors& gradients) const {
     try {
       return (*function)(gradients);
     } catch (const py::error_already_set& error) {
+      const auto& communicator = node.record()->communicator;
       const py::module_ errors = py::module_::import("weft.errors");
       for (const char* shared : {"NotConverged", "LayerError", "PeerLost", "Disagreement"}) {
-        if (error.matches(errors.attr(shared))) note_shared_failure();
+        if (error.matches(errors.attr(shared)) && communicator) note_informed(*communicator);
       }
       throw;
     }
