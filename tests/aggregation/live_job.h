@@ -74,6 +74,7 @@ struct LiveOptions {
   int window = 64;
   bool segmentation = true;
   std::uint64_t session = 1;
+  SessionKey key{7, 7, 7};  // zeros: packets have no tag
   Duration timeout = std::chrono::seconds(60);
   std::function<std::optional<Admission>()> rejoin{};
   std::function<std::unique_ptr<Transport>(int rank)> make_transport{};  // default: loopback
@@ -95,7 +96,7 @@ class LiveJob {
     spec.workers = options.workers;
     spec.packet_elements = options.packet_elements;
     spec.slots = options.window;
-    spec.key = {7, 7, 7};
+    spec.key = options.key;
     admission = std::get<Admission>(target.jobs->admit(spec, steady_now()));
     for (int rank = 0; rank < options.workers; ++rank) {
       sessions.push_back(std::make_unique<WorkerSession>(std::move(transports[static_cast<std::size_t>(rank)]),

@@ -46,7 +46,7 @@ TEST(Config, DefaultsMatchSwitchML) {
   const Config config = parse("");
   EXPECT_EQ(config.general.num_worker_threads, 4);
   EXPECT_EQ(config.general.max_outstanding_packets, 256);
-  EXPECT_EQ(config.general.packet_numel, 256);
+  EXPECT_EQ(config.general.packet_numel, 0);  // chosen by the route
   EXPECT_EQ(config.general.prepostprocessor, "cpu_exponent_quantizer");
   EXPECT_EQ(config.general.controller_ip, "127.0.0.1");
   EXPECT_EQ(config.general.controller_port, 50099);

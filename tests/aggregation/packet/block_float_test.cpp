@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "weft/aggregation/packet/elements.h"
+
 namespace weft::aggregation {
 namespace {
 
@@ -23,7 +25,7 @@ BlockScale agree(const std::vector<Block>& blocks) {
     const RangeBytes mine = encode(range_of(block));
     bytes = {std::max(bytes.largest, mine.largest), std::max(bytes.smallest, mine.smallest)};
   }
-  return {decode_range(bytes), static_cast<int>(blocks.size())};
+  return {decode_range(bytes), headroom_bits(static_cast<int>(blocks.size()))};
 }
 
 struct Summed {
@@ -41,8 +43,10 @@ Summed sum(const std::vector<Block>& blocks) {
   for (int round = 0; round < scale.rounds(); ++round) {
     std::vector<std::int64_t> exact(size);
     for (const Block& block : blocks) {
+      std::vector<std::byte> packet(4 * size);
+      scale.quantise(block, round, packet);
       std::vector<std::int32_t> integers(size);
-      scale.quantise(block, round, integers);
+      set_elements(integers, packet);
       for (std::size_t i = 0; i < size; ++i) exact[i] += integers[i];
     }
     std::vector<std::int32_t> sums(size);
@@ -50,8 +54,10 @@ Summed sum(const std::vector<Block>& blocks) {
       EXPECT_LE(std::abs(exact[i]), std::numeric_limits<std::int32_t>::max());
       sums[i] = static_cast<std::int32_t>(exact[i]);
     }
-    scale.accumulate(sums, round, values);
-    if (scale.rounds() == 1) scale.dequantise(sums, fast);
+    std::vector<std::byte> packet(4 * size);
+    write_elements(packet, sums);
+    scale.accumulate(packet, round, values);
+    if (scale.rounds() == 1) scale.dequantise(packet, fast);
   }
   Block result(values.begin(), values.end());
   if (scale.rounds() == 1) {

@@ -183,22 +183,66 @@ TEST(Session, DifferentCallsThrowOnEveryWorker) {
   EXPECT_EQ(told, 3);
 }
 
-// A sum on one worker and a mean on another send the same kind of packets.
-TEST(Session, DifferentPurposesThrowOnEveryWorker) {
+// A sum on one worker and a mean on another send the same kind of packets. The call before must complete, although a
+// worker may receive the notice while it still waits for the result of that call.
+TEST(Session, DifferentReductionsThrowOnEveryWorker) {
   LiveSwitch target;
   LiveJob job(target, {.workers = 3});
   std::atomic<int> told = 0;
   job.run([&](int rank, WorkerSession& session) {
     std::vector<float> data(1000);
+    session.all_reduce(std::span<const float>(data), std::span(data));
     try {
-      // A worker that still waits for the result of this call may receive the notice here, before its next call.
-      session.all_reduce(std::span<const float>(data), std::span(data), 7);
-      session.all_reduce(std::span<const float>(data), std::span(data), rank == 1 ? 13 : 12);
+      session.all_reduce(std::span<const float>(data), std::span(data), rank == 1 ? Reduction::kMean : Reduction::kSum);
     } catch (const OperationsDiffer&) {
       ++told;
     }
   });
   EXPECT_EQ(told, 3);
+}
+
+// With 3e38, the sum exceeds the largest float, but the mean does not.
+TEST_P(Paths, MeansAreRoundedOnceAndDoNotOverflow) {
+  const int n = GetParam().workers;
+  job.run([&](int rank, WorkerSession& session) {
+    constexpr std::size_t kLarge = 8192;
+    std::vector<float> data(kLarge + 3000, 3e38F);
+    for (std::size_t i = kLarge; i < data.size(); ++i) data[i] = static_cast<float>(rank + static_cast<int>(i));
+    data[kLarge + 200] = 1e-10F;  // its block takes two rounds
+    session.all_reduce(std::span<const float>(data), std::span(data), Reduction::kMean);
+    EXPECT_EQ(data[0], 3e38F);
+    EXPECT_NEAR(data[kLarge + 200], 1e-10F, 1e-12F);
+    for (const std::size_t i : {kLarge, kLarge + 100, kLarge + 2999}) {
+      EXPECT_EQ(data[i], static_cast<float>((static_cast<double>(i) * n + n * (n - 1) / 2) / n));
+    }
+    std::vector<std::int32_t> integers(3);
+    EXPECT_THROW(session.all_reduce(std::span<const std::int32_t>(integers), std::span(integers), Reduction::kMean),
+                 std::invalid_argument);
+  });
+}
+
+// The largest packets have room for further rounds of some blocks, but not of all.
+TEST(Session, LargePacketsCarryFurtherRounds) {
+  constexpr int kElements = 16'192;
+  LiveSwitch target;
+  LiveJob job(target, {.workers = 3, .packet_elements = kElements, .window = 4});
+  job.run([&](int rank, WorkerSession& session) {
+    for (const std::size_t distance : {16 * kBlockElements, kBlockElements}) {
+      std::vector<float> data(10 * kElements + 5, static_cast<float>(rank + 1));
+      for (std::size_t i = 0; i < data.size(); i += distance) data[i] = 1e-10F;
+      const std::uint64_t before = session.statistics().extra_rounds;
+      session.all_reduce(std::span<const float>(data), std::span(data));
+      const std::uint64_t packets = session.statistics().extra_rounds - before;
+      EXPECT_EQ(packets > 0, distance == kBlockElements) << packets;
+      for (std::size_t i = 0; i < data.size(); ++i) {
+        if (i % distance == 0) {
+          ASSERT_NEAR(data[i], 3e-10F, 3e-12F) << i;
+        } else {
+          ASSERT_EQ(data[i], 6) << i;
+        }
+      }
+    }
+  });
 }
 
 // Callers may have set another rounding mode or flush-to-zero.

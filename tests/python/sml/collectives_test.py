@@ -151,10 +151,14 @@ def test_collectives_work_in_inference_mode(case: Callable[[int, int], None], ra
     inference_cases.check(case, rank, size)
 
 
-def test_a_representable_mean_does_not_overflow(rank: int, size: int) -> None:
-    x = torch.full((300,), 40000.0, dtype=torch.float16)
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(torch.float16, 40000.0), (torch.bfloat16, 3e38), (torch.float32, 3e38)], ids=str
+)
+def test_a_representable_mean_does_not_overflow(dtype: torch.dtype, value: float, rank: int, size: int) -> None:
+    expected = torch.full((300,), value, dtype=dtype)
+    x = expected.clone()
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
-    assert (x == 40000).all()
+    assert torch.equal(x, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -272,7 +272,7 @@ print(f"[{rank}] continues", flush=True)
 
 
 def test_group_fails_if_the_switch_does_not_restart(tmp_path: Path, switch: Switch) -> None:
-    job = jobs.start_until_ready(tmp_path, GONE, **switch.environment(), WEFT_SML_SETUP_TIMEOUT_S="2")
+    job = jobs.start_until_ready(tmp_path, GONE, **switch.environment(), WEFT_SML_SETUP_TIMEOUT_S="1")
     switch.kill()
     text, _ = job.communicate(timeout=120)
     for rank in (0, 1):
@@ -284,8 +284,9 @@ def test_group_fails_if_the_switch_does_not_restart(tmp_path: Path, switch: Swit
 LATE = """
 from datetime import timedelta
 import torch.distributed as dist
-dist.init_process_group("sml", timeout=timedelta(seconds=10))  # includes the set-up
+dist.init_process_group("sml")
 rank = dist.get_rank()
+dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(timedelta(seconds=1))
 try:
     if rank == 0: dist.all_reduce(torch.ones(10))
 except RuntimeError as error:
@@ -354,17 +355,9 @@ def test_the_demo_gives_every_worker_the_same_number_of_images() -> None:
         sml_demo.parse(["--workers=7", "--images=6"])
 
 
-def test_the_demo_accepts_a_batch_that_does_not_divide_by_the_workers() -> None:
-    command = [str(PROGRAM.parent / "weft"), "sml-demo", "--workers=3", "--batch=50", "--epochs=1", "--images=300"]
-    job = subprocess.run(
-        command, env=jobs.outside_of_any_job(), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert job.returncode == 0 and "epoch 1: loss" in job.stdout, job.stdout + job.stderr
-
-
 def test_the_demo_trains_over_gloo_and_the_switch() -> None:
-    """Workers without MPI, with torch and gRPC in each process."""
-    command = [sys.executable, "-m", "weft.tools.sml_demo", "--epochs=1", "--images=600"]
+    """Workers without MPI, with torch and gRPC in each process; the batch does not divide by the workers."""
+    command = [str(PROGRAM.parent / "weft"), "sml-demo", "--workers=3", "--batch=50", "--epochs=1", "--images=300"]
     job = subprocess.run(
         command, env=jobs.outside_of_any_job(), capture_output=True, text=True, timeout=120, check=False
     )
@@ -497,9 +490,10 @@ def test_an_operation_may_have_a_longer_timeout_than_its_group(tmp_path: Path, s
     program = """
         import time, torch.distributed as dist
         from datetime import timedelta
-        dist.init_process_group("sml", timeout=timedelta(seconds=5))  # includes the set-up
+        dist.init_process_group("sml")
+        dist.group.WORLD._get_backend(torch.device("cpu")).set_timeout(timedelta(seconds=1))
         if dist.get_rank() == 1:
-            time.sleep(7)
+            time.sleep(2)
         options = dist.AllreduceOptions()
         options.timeout = timedelta(seconds=60)
         x = torch.ones(10)

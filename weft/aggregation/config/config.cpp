@@ -122,7 +122,7 @@ void apply_variable(Config& config, const std::string& name, const std::string& 
 // Checks the combination of two keys, each of which may come from the file or a variable.
 void require_classic_packets(const Config& config) {
   const std::int64_t numel = config.general.packet_numel;
-  if (config.weft.mode != "classic" || numel == 64 || numel == 256) return;
+  if (config.weft.mode != "classic" || numel == 0 || numel == 64 || numel == 256) return;
   const std::string where = config.source.empty() ? "" : config.source + " with WEFT_SML_*: ";
   throw ConfigError("weft: " + where + "mode = classic requires packet_numel 64 or 256, got " + std::to_string(numel) +
                     "; set WEFT_SML_PACKET_NUMEL to one of them, or mode = extended");

@@ -20,7 +20,7 @@ struct GeneralConfig {
   std::int64_t num_workers = 1;
   std::int64_t num_worker_threads = 4;
   std::int64_t max_outstanding_packets = 256;  // per worker, over all its threads
-  std::int64_t packet_numel = 256;             // classic: 64 or 256, as SwitchML's switch supports
+  std::int64_t packet_numel = 0;               // 0: chosen by the route; classic: 64 or 256, as in SwitchML's switch
   std::string backend = "udp";                 // dummy | dpdk | udp; SwitchML's default is dummy
   std::string scheduler = "fifo";
   std::string prepostprocessor = "cpu_exponent_quantizer";  // or bypass: int32 only

@@ -37,7 +37,8 @@ inline constexpr int kKeptBits = 8;
 // Scale of a block, identical on all workers.
 class BlockScale {
  public:
-  BlockScale(const BlockRange& of_all_workers, int workers);
+  // `headroom`: headroom_bits() of the job.
+  BlockScale(const BlockRange& of_all_workers, int headroom);
 
   // Returns true if the block contains NaN or Inf. Such a block takes one round, which sends the positions of NaN and
   // Inf; all other elements become NaN.
@@ -47,12 +48,15 @@ class BlockScale {
   // round.
   [[nodiscard]] int quantum_exponent(int round) const { return quantum_exponent_ - round * bits_per_round_; }
 
+  // Integers are elements of packets: big-endian int32.
+  //
   // Computes the integers of round `round`. It recomputes earlier rounds, because no state is kept between rounds.
-  void quantise(std::span<const float> block, int round, std::span<std::int32_t> out) const;
+  void quantise(std::span<const float> block, int round, std::span<std::byte> packet) const;
   // Adds the values of the sums of round `round` to `values`. Round 0 overwrites them.
-  void accumulate(std::span<const std::int32_t> sums, int round, std::span<double> values) const;
-  // Converts the sums of a block that needs one round. Equivalent to accumulate() followed by rounding to float.
-  void dequantise(std::span<const std::int32_t> sums, std::span<float> out) const;
+  void accumulate(std::span<const std::byte> sums, int round, std::span<double> values) const;
+  // Converts the sums of a block that needs one round, divided by `divisor`. Equivalent to accumulate(), division and
+  // rounding to float.
+  void dequantise(std::span<const std::byte> sums, std::span<float> out, int divisor = 1) const;
 
  private:
   bool non_finite_;

@@ -28,4 +28,12 @@ void store_big_endian(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+// Element `i` of a packet: a big-endian int32.
+[[nodiscard]] inline std::int32_t load_element(const std::byte* elements, std::size_t i) {
+  return static_cast<std::int32_t>(load_big_endian<std::uint32_t>(elements + 4 * i));
+}
+inline void store_element(std::byte* elements, std::size_t i, std::int32_t value) {
+  store_big_endian(elements + 4 * i, static_cast<std::uint32_t>(value));
+}
+
 }  // namespace weft::aggregation

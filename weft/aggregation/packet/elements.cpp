@@ -11,9 +11,7 @@ namespace {
 
 // Each loop is compiled twice: with AVX2, the byte swap of eight elements is one instruction.
 [[gnu::always_inline]] inline void set_loop(std::int32_t* sum, const std::byte* packet, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    sum[i] = static_cast<std::int32_t>(load_big_endian<std::uint32_t>(packet + 4 * i));
-  }
+  for (std::size_t i = 0; i < count; ++i) sum[i] = load_element(packet, i);
 }
 [[gnu::always_inline]] inline void add_loop(std::int32_t* sum, const std::byte* packet, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -23,7 +21,7 @@ namespace {
   }
 }
 [[gnu::always_inline]] inline void write_loop(std::byte* packet, const std::int32_t* sum, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) store_big_endian(packet + 4 * i, static_cast<std::uint32_t>(sum[i]));
+  for (std::size_t i = 0; i < count; ++i) store_element(packet, i, sum[i]);
 }
 
 WEFT_AVX2 void set_avx2(std::int32_t* s, const std::byte* p, std::size_t n) { set_loop(s, p, n); }

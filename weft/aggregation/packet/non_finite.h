@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <span>
 
 namespace weft::aggregation::non_finite {
 
@@ -15,10 +14,9 @@ inline constexpr std::int32_t kPlusInfinity = 1 << 10;
 inline constexpr std::int32_t kMinusInfinity = 1 << 20;
 inline constexpr std::int32_t kCountMask = (1 << 10) - 1;
 
-inline void classify(std::span<const float> block, std::span<std::int32_t> out) {
-  for (std::size_t i = 0; i < block.size(); ++i) {
-    out[i] = std::isnan(block[i]) ? kNan : std::isinf(block[i]) ? (block[i] > 0 ? kPlusInfinity : kMinusInfinity) : 0;
-  }
+[[nodiscard]] inline std::int32_t counts_of(float value) {
+  if (std::isnan(value)) return kNan;
+  return std::isinf(value) ? (value > 0 ? kPlusInfinity : kMinusInfinity) : 0;
 }
 
 [[nodiscard]] inline float value_of(std::int32_t counts) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "weft/aggregation/packet/byte_order.h"
 #include "weft/aggregation/packet/processor.h"
 
 #if defined(__x86_64__)
@@ -31,29 +32,33 @@ float power_of_two(int exponent) { return std::bit_cast<float>(static_cast<std::
 
 WEFT_AVX2 BlockRange range_avx2(const float* block, std::size_t count) { return range_loop(block, count); }
 
-void quantise_loop(const float* block, float scale, std::int32_t* out, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<std::int32_t>(std::lrintf(block[i] * scale));
+void quantise_loop(const float* block, float scale, std::byte* packet, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    store_element(packet, i, static_cast<std::int32_t>(std::lrintf(block[i] * scale)));
+  }
 }
 
 #if defined(__x86_64__)
 // Compilers do not vectorise lrintf: it returns a long.
-WEFT_AVX2 void quantise_avx2(const float* block, float scale, std::int32_t* out, std::size_t count) {
+WEFT_AVX2 void quantise_avx2(const float* block, float scale, std::byte* packet, std::size_t count) {
   const __m256 factor = _mm256_set1_ps(scale);
+  const __m256i big_endian =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m256i integers = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(block + i), factor));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), integers);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(packet + 4 * i), _mm256_shuffle_epi8(integers, big_endian));
   }
-  quantise_loop(block + i, scale, out + i, count - i);
+  quantise_loop(block + i, scale, packet + 4 * i, count - i);
 }
 #else
-void quantise_avx2(const float* b, float s, std::int32_t* o, std::size_t n) { quantise_loop(b, s, o, n); }
+void quantise_avx2(const float* b, float s, std::byte* p, std::size_t n) { quantise_loop(b, s, p, n); }
 #endif
 
-[[gnu::always_inline]] inline void dequantise_loop(const std::int32_t* sums, float quantum, float* out, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sums[i]) * quantum;
+[[gnu::always_inline]] inline void dequantise_loop(const std::byte* packet, float quantum, float* out, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(load_element(packet, i)) * quantum;
 }
-WEFT_AVX2 void dequantise_avx2(const std::int32_t* s, float q, float* o, std::size_t n) { dequantise_loop(s, q, o, n); }
+WEFT_AVX2 void dequantise_avx2(const std::byte* p, float q, float* o, std::size_t n) { dequantise_loop(p, q, o, n); }
 
 }  // namespace
 
@@ -61,16 +66,16 @@ BlockRange range_of(std::span<const float> block) {
   return has_avx2() ? range_avx2(block.data(), block.size()) : range_loop(block.data(), block.size());
 }
 
-void quantise(std::span<const float> block, int exponent, std::span<std::int32_t> out) {
+void quantise(std::span<const float> block, int exponent, std::span<std::byte> packet) {
   const float scale = power_of_two(exponent);
-  has_avx2() ? quantise_avx2(block.data(), scale, out.data(), block.size())
-             : quantise_loop(block.data(), scale, out.data(), block.size());
+  has_avx2() ? quantise_avx2(block.data(), scale, packet.data(), block.size())
+             : quantise_loop(block.data(), scale, packet.data(), block.size());
 }
 
-void dequantise(std::span<const std::int32_t> sums, int exponent, std::span<float> out) {
+void dequantise(std::span<const std::byte> packet, int exponent, std::span<float> out) {
   const float quantum = power_of_two(exponent);
-  has_avx2() ? dequantise_avx2(sums.data(), quantum, out.data(), sums.size())
-             : dequantise_loop(sums.data(), quantum, out.data(), sums.size());
+  has_avx2() ? dequantise_avx2(packet.data(), quantum, out.data(), out.size())
+             : dequantise_loop(packet.data(), quantum, out.data(), out.size());
 }
 
 }  // namespace weft::aggregation::scaling

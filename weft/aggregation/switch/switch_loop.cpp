@@ -11,10 +11,6 @@
 namespace weft::aggregation {
 namespace {
 
-// Answers are sent as soon as they justify a system call: they are still in the cache, and workers can continue
-// earlier.
-constexpr std::size_t kWorthSending = 32;
-
 std::vector<std::unique_ptr<Transport>> single(std::unique_ptr<Transport> transport) {
   std::vector<std::unique_ptr<Transport>> transports;
   transports.push_back(std::move(transport));
@@ -70,7 +66,7 @@ bool SwitchLoop::serve(Transport& transport) {
     jobs_.with_switch([&](AggregationSwitch& aggregation) {
       run.for_each([&](std::span<const std::byte> packet) { aggregation.handle(packet, from, now, out_); });
     });
-    if (out_.size() >= kWorthSending) send(transport);
+    if (out_.is_worth_sending()) send(transport);
   });
   send(transport);
   return any;

@@ -23,6 +23,7 @@ void Outbox::append(std::span<const Route> receivers, Packet packet) {
     routes_.insert(routes_.end(), receivers.begin(), receivers.end());
   }
   packets_.push_back(packet);
+  bytes_ += packet.size();
 }
 
 std::byte* Outbox::reserve(std::size_t size) {
@@ -36,14 +37,15 @@ void Outbox::clear() {
   packets_.clear();
   receivers_.clear();
   routes_.clear();
-  piece_ = used_ = 0;
+  piece_ = used_ = bytes_ = 0;
 }
 
 std::size_t Outbox::alike(std::size_t first) const {
+  const std::size_t size = packets_[first].size();
   std::size_t count = 1;
-  while (first + count < packets_.size() && packets_[first + count].size() == packets_[first].size() &&
-         receivers_[first + count] == receivers_[first]) {
-    ++count;
+  for (; first + count < packets_.size() && receivers_[first + count] == receivers_[first]; ++count) {
+    const std::size_t next = packets_[first + count].size();
+    if (next != size) return next > 0 && next < size ? count + 1 : count;
   }
   return count;
 }

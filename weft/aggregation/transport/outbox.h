@@ -1,4 +1,5 @@
-// Outgoing packets. Consecutive packets of equal size to the same receivers can be sent in one system call.
+// Outgoing packets. Consecutive packets of equal size to the same receivers, and a shorter one after them, can be sent
+// in one system call.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,10 @@ namespace weft::aggregation {
 
 class Outbox {
  public:
+  // Limits of a message with several packets. Some kernels stall on more than 64 segments. All segments together must
+  // fit into an IPv4 packet.
+  static constexpr std::size_t kMostSegments = 64;
+  static constexpr std::size_t kMostBytes = 65'507;
   using Packet = std::span<const std::byte>;
 
   // Adds a packet for these receivers and returns its memory, which the caller fills.
@@ -25,10 +30,19 @@ class Outbox {
 
   [[nodiscard]] bool empty() const { return packets_.empty(); }
   [[nodiscard]] std::size_t size() const { return packets_.size(); }
+  // Whether the packets justify a system call. Sending then instead of later lets the receivers start earlier, and the
+  // packets are still in the cache.
+  [[nodiscard]] bool is_worth_sending() const { return packets_.size() >= kManyPackets || bytes_ >= kManyBytes; }
 
-  // Calls visit(receivers, packets) for runs of consecutive packets of equal size to the same receivers. A run has at
-  // most `most` packets and `bytes` bytes. Runs have about equal length: 64 packets are sent as 32 + 32 rather than
-  // 63 + 1, which costs the same but lets the receivers start earlier.
+  // Whether another packet like the last would not fit into one message with the others.
+  [[nodiscard]] bool is_full_message() const {
+    return !packets_.empty() && (packets_.size() >= kMostSegments || bytes_ + packets_.back().size() > kMostBytes);
+  }
+
+  // Calls visit(receivers, packets) for runs of consecutive packets to the same receivers. All packets of a run have
+  // the same size, except that the last may be shorter. A run has at most `most` packets and `bytes` bytes. Runs have
+  // about equal length: 64 packets are sent as 32 + 32 rather than 63 + 1, which costs the same but lets the receivers
+  // start earlier.
   template <class Visit>
   void for_each_run(std::size_t most, std::size_t bytes, Visit&& visit) const {
     for (std::size_t i = 0; i < packets_.size();) {
@@ -44,6 +58,9 @@ class Outbox {
   }
 
  private:
+  static constexpr std::size_t kManyPackets = 32;
+  static constexpr std::size_t kManyBytes = 32 << 10;  // half of the largest message
+
   struct Receivers {
     std::size_t first;
     std::size_t count;
@@ -55,10 +72,11 @@ class Outbox {
   [[nodiscard]] std::span<const Route> receivers_of(std::size_t packet) const {
     return std::span(routes_).subspan(receivers_[packet].first, receivers_[packet].count);
   }
-  // Number of consecutive packets with the size and receivers of packet `first`.
+  // Number of consecutive packets from `first` on that can be in one run.
   [[nodiscard]] std::size_t alike(std::size_t first) const;
 
   std::vector<Packet> packets_;
+  std::size_t bytes_ = 0;             // of all packets
   std::vector<Receivers> receivers_;  // per packet
   std::vector<Route> routes_;
   // Memory blocks; they never move and are reused after clear().

@@ -18,9 +18,6 @@
 namespace weft::aggregation {
 namespace {
 
-// Some kernels stall on more than 64 segments. All segments together must fit into an IPv4 packet.
-constexpr std::size_t kMostSegments = 64;
-constexpr std::size_t kMostBytes = 65'507;
 // Maximum number of runs per receive(), so that the caller can send in between.
 constexpr int kRunsPerBatch = 16;
 constexpr Duration kLongestWaitForRoom = std::chrono::milliseconds(20);
@@ -98,9 +95,10 @@ int UdpTransport::receive_buffer() const {
 }
 
 void UdpTransport::send(Outbox& out) {
-  out.for_each_run(kMostSegments, kMostBytes, [&](std::span<const Route> to, std::span<const Outbox::Packet> packets) {
-    for (const Route& receiver : to) send_run(receiver, packets);
-  });
+  out.for_each_run(Outbox::kMostSegments, Outbox::kMostBytes,
+                   [&](std::span<const Route> to, std::span<const Outbox::Packet> packets) {
+                     for (const Route& receiver : to) send_run(receiver, packets);
+                   });
   out.clear();
 }
 
@@ -118,7 +116,7 @@ void UdpTransport::send_run(const Route& to, std::span<const Outbox::Packet> pac
 // Returns false only if sending without segmentation may succeed. Packets that the network refuses temporarily are
 // lost.
 bool UdpTransport::try_send(const Route& to, std::span<const Outbox::Packet> packets) {
-  std::array<iovec, kMostSegments> pieces;
+  std::array<iovec, Outbox::kMostSegments> pieces;
   UdpMessage message(gather(packets, pieces));
   message.peer = to_socket_address(to.peer);
   if (to.own != 0) message.leave_from(to.own);

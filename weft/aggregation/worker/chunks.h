@@ -13,10 +13,10 @@ namespace weft::aggregation {
 
 class Chunks {
  public:
-  Chunks(const SumLayout& layout, std::size_t elements)
+  Chunks(const SumLayout& layout, std::size_t elements, std::size_t chunk_elements)
       : layout_(layout),
         elements_(elements),
-        chunk_elements_(static_cast<std::size_t>(layout.packet_elements)),
+        chunk_elements_(chunk_elements),
         count_((elements + chunk_elements_ - 1) / chunk_elements_) {}
 
   [[nodiscard]] int slots() const { return static_cast<int>(std::min<std::size_t>(count_, window())); }
@@ -37,8 +37,10 @@ class Chunks {
     return {blocks * kExponentsPerBlock, elements};
   }
   [[nodiscard]] const SumLayout& layout() const { return layout_; }
+  // `type` is a number below 4.
   [[nodiscard]] std::uint32_t fingerprint(std::uint32_t type) const {
-    return static_cast<std::uint32_t>(partition::scramble(elements_ * 8 + type) >> 32);
+    const std::uint32_t mean = layout_.reduction == Reduction::kMean ? 4 : 0;
+    return static_cast<std::uint32_t>(partition::scramble(elements_ * 8 + type + mean) >> 32);
   }
 
  private:

@@ -23,7 +23,7 @@ class JobLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The workers of the job called operations of different type, length or purpose. All workers throw it (extended mode
+// The workers of the job called operations of different type, length or reduction. All workers throw it (extended mode
 // only).
 class OperationsDiffer : public std::runtime_error {
  public:

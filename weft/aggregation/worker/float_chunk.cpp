@@ -1,66 +1,127 @@
 #include "weft/aggregation/worker/float_chunk.h"
 
 #include <algorithm>
-
-#include "weft/aggregation/packet/elements.h"
+#include <type_traits>
 
 namespace weft::aggregation {
+namespace {
 
-void write_ranges(std::span<const float> chunk, std::size_t block_elements, std::span<std::byte> exponents) {
+// The numbers as float32: a view, or for other types a copy in `buffer`.
+template <class Number>
+std::span<const float> as_floats(std::span<const Number> numbers, BlockBuffer& buffer) {
+  if constexpr (std::is_same_v<Number, float>) {
+    return numbers;
+  } else {
+    std::ranges::transform(numbers, buffer.begin(), [](Number x) { return x.to_float(); });
+    return std::span<const float>(buffer).first(numbers.size());
+  }
+}
+
+// Calls write(floats) to produce float32 results and converts them.
+template <class Number, class Write>
+void write_floats(std::span<Number> out, BlockBuffer& buffer, Write&& write) {
+  if constexpr (std::is_same_v<Number, float>) {
+    write(out);
+  } else {
+    const std::span<float> floats = std::span(buffer).first(out.size());
+    write(floats);
+    std::ranges::transform(floats, out.begin(), [](float x) { return Number::from_float(x); });
+  }
+}
+
+}  // namespace
+
+template <class Number>
+void write_ranges(std::span<const Number> chunk, std::span<std::byte> exponents, BlockBuffer& buffer) {
+  const std::size_t block_elements = buffer.size();
   for (std::size_t block = 0; block * block_elements < chunk.size(); ++block) {
     const std::size_t begin = block * block_elements;
-    const RangeBytes bytes = encode(range_of(chunk.subspan(begin, std::min(block_elements, chunk.size() - begin))));
+    const std::span<const Number> part = chunk.subspan(begin, std::min(block_elements, chunk.size() - begin));
+    const RangeBytes bytes = encode(range_of(as_floats(part, buffer)));
     exponents[2 * block] = static_cast<std::byte>(bytes.largest);
     exponents[2 * block + 1] = static_cast<std::byte>(bytes.smallest);
   }
 }
 
-void FloatChunk::begin(std::span<const std::byte> exponents, std::size_t blocks) {
-  scales_.clear();
-  rounds_ = 1;
-  for (std::size_t block = 0; block < blocks; ++block) {
+template <class Number>
+std::size_t FloatChunk<Number>::size(std::size_t block) const {
+  return std::min(format_.block_elements, elements_ - start(block));
+}
+
+template <class Number>
+void FloatChunk<Number>::begin(std::span<const std::byte> exponents, std::size_t elements) {
+  elements_ = elements;
+  blocks_.clear();
+  parts_.clear();
+  std::size_t values = 0;
+  int rounds = 1;
+  for (std::size_t block = 0; start(block) < elements; ++block) {
     const RangeBytes bytes{static_cast<std::int8_t>(exponents[2 * block]),
                            static_cast<std::int8_t>(exponents[2 * block + 1])};
-    scales_.emplace_back(decode_range(bytes), workers_);
-    rounds_ = std::max(rounds_, scales_.back().rounds());
+    blocks_.push_back({BlockScale(decode_range(bytes), format_.headroom), values});
+    if (blocks_.back().scale.rounds() > 1) values += size(block);
+    rounds = std::max(rounds, blocks_.back().scale.rounds());
   }
-}
-
-// Calls visit(scale, offset, size) for each block.
-template <class Visit>
-void FloatChunk::for_each_block(std::size_t elements, Visit&& visit) const {
-  for (std::size_t block = 0; block < scales_.size(); ++block) {
-    const std::size_t begin = block * block_elements_;
-    visit(scales_[block], begin, std::min(block_elements_, elements - begin));
-  }
-}
-
-void FloatChunk::quantise(std::span<const float> chunk, int round, std::span<std::byte> elements,
-                          Scratch& integers) const {
-  integers.resize(chunk.size());
-  for_each_block(chunk.size(), [&](const BlockScale& scale, std::size_t begin, std::size_t size) {
-    const auto part = std::span(integers).subspan(begin, size);
-    if (round < scale.rounds()) {
-      scale.quantise(chunk.subspan(begin, size), round, part);
-    } else {
-      std::ranges::fill(part, 0);  // only other blocks of the packet need this round
+  values_.resize(values);
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t block = 0; block < blocks_.size(); ++block) {
+      if (round < blocks_[block].scale.rounds()) parts_.push_back({block, round});
     }
-  });
-  write_elements(elements, integers);
-}
-
-void FloatChunk::accept(std::span<const std::byte> elements, int round, std::span<float> chunk, Scratch& integers) {
-  integers.resize(chunk.size());
-  set_elements(integers, elements);
-  if (rounds_ > 1) values_.resize(chunk.size());
-  for_each_block(chunk.size(), [&](const BlockScale& scale, std::size_t begin, std::size_t size) {
-    const auto sums = std::span<const std::int32_t>(integers).subspan(begin, size);
-    if (rounds_ == 1) return scale.dequantise(sums, chunk.subspan(begin, size));
-    if (round < scale.rounds()) scale.accumulate(sums, round, std::span(values_).subspan(begin, size));
-  });
-  if (rounds_ > 1 && round + 1 == rounds_) {
-    std::ranges::transform(values_, chunk.begin(), [](double value) { return static_cast<float>(value); });
   }
 }
+
+template <class Number>
+int FloatChunk<Number>::packets() const {
+  return static_cast<int>((parts_.size() + format_.packet_blocks - 1) / format_.packet_blocks);
+}
+
+template <class Number>
+auto FloatChunk<Number>::parts(int packet) const -> std::span<const Part> {
+  const std::size_t first = static_cast<std::size_t>(packet) * format_.packet_blocks;
+  return std::span(parts_).subspan(first, std::min(format_.packet_blocks, parts_.size() - first));
+}
+
+template <class Number>
+std::size_t FloatChunk<Number>::elements(int packet) const {
+  std::size_t all = 0;
+  for (const Part& part : parts(packet)) all += size(part.block);
+  return all;
+}
+
+template <class Number>
+void FloatChunk<Number>::quantise(std::span<const Number> chunk, int packet, std::span<std::byte> out,
+                                  BlockBuffer& buffer) const {
+  std::size_t at = 0;
+  for (const auto& [block, round] : parts(packet)) {
+    const std::span<const float> floats = as_floats(chunk.subspan(start(block), size(block)), buffer);
+    blocks_[block].scale.quantise(floats, round, out.subspan(at, 4 * size(block)));
+    at += 4 * size(block);
+  }
+}
+
+template <class Number>
+void FloatChunk<Number>::accept(std::span<const std::byte> sums, int packet, std::span<Number> chunk,
+                                BlockBuffer& buffer) {
+  std::size_t at = 0;
+  for (const auto& [block, round] : parts(packet)) {
+    const std::span<const std::byte> part = sums.subspan(at, 4 * size(block));
+    at += 4 * size(block);
+    const BlockScale& scale = blocks_[block].scale;
+    const std::span<double> values = std::span(values_).subspan(blocks_[block].values_at);
+    if (scale.rounds() > 1) scale.accumulate(part, round, values);
+    if (round + 1 < scale.rounds()) continue;
+    write_floats(chunk.subspan(start(block), size(block)), buffer, [&](std::span<float> out) {
+      if (scale.rounds() == 1) return scale.dequantise(part, out, format_.divisor);
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i] / format_.divisor);
+    });
+  }
+}
+
+template void write_ranges(std::span<const float>, std::span<std::byte>, BlockBuffer&);
+template void write_ranges(std::span<const numeric::Float16>, std::span<std::byte>, BlockBuffer&);
+template void write_ranges(std::span<const numeric::BFloat16>, std::span<std::byte>, BlockBuffer&);
+template class FloatChunk<float>;
+template class FloatChunk<numeric::Float16>;
+template class FloatChunk<numeric::BFloat16>;
 
 }  // namespace weft::aggregation

@@ -8,7 +8,10 @@ namespace {
 class IntegerSum final : public SumStream {
  public:
   IntegerSum(const SumLayout& layout, std::span<const std::int32_t> in, std::span<std::int32_t> out)
-      : chunks_(layout, in.size()), in_(in), out_(out), chunk_of_slot_(static_cast<std::size_t>(chunks_.slots())) {
+      : chunks_(layout, in.size(), static_cast<std::size_t>(layout.packet_elements)),
+        in_(in),
+        out_(out),
+        chunk_of_slot_(static_cast<std::size_t>(chunks_.slots())) {
     for (std::size_t slot = 0; slot < chunk_of_slot_.size(); ++slot) chunk_of_slot_[slot] = slot;
   }
 

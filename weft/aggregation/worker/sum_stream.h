@@ -1,7 +1,7 @@
 // The packets of one allreduce: for each slot a stream in which the result of a packet determines the next packet.
 //
 // With a window of W slots, slot s carries packets s, s + W, s + 2W, … of the vector. Integers take one turn per
-// packet. Floats take one turn for the exponents of the first packet, then one or more rounds per packet. The streams
+// packet. Floats take one turn for the exponents of the first packet, then one or more packets per chunk. The streams
 // of all workers take the same turns, because only results determine them, and all workers receive the same results.
 #pragma once
 
@@ -14,11 +14,15 @@
 
 namespace weft::aggregation {
 
+// A mean is the sum divided by the number of workers. Only floats have one.
+enum class Reduction : std::uint8_t { kSum, kMean };
+
 struct SumLayout {
   Mode mode = Mode::kExtended;
   int packet_elements = 256;
   int workers = 1;
   int window = 1;  // number of slots
+  Reduction reduction = Reduction::kSum;
 };
 
 class SumStream {
@@ -40,7 +44,7 @@ class SumStream {
   [[nodiscard]] virtual std::int64_t elements_done() const = 0;
   // Returns a hash that differs between workers if they do not call the same operation.
   [[nodiscard]] virtual std::uint32_t fingerprint() const = 0;
-  // Number of rounds beyond the first round of each packet of floats.
+  // Number of packets beyond the first of each chunk of floats.
   [[nodiscard]] virtual std::int64_t extra_rounds() const { return 0; }
 };
 

@@ -1,6 +1,7 @@
 #include "weft/aggregation/worker/worker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "weft/partition/scramble.h"
 
@@ -30,15 +31,14 @@ Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const
   }
 }
 
-void Worker::begin(SumStream& operation, Time now, Outbox& out, std::uint32_t purpose) {
+void Worker::begin(SumStream& operation, Time now, Outbox& out) {
   operation_ = &operation;
-  operations_differ_ = false;
+  operations_differ_ = std::exchange(next_operation_differs_, false);
   silent_ = false;
   last_progress_ = now;
   ++operations_;
   // Two identical calls in a row must also differ, because a worker may be one call behind.
-  fingerprint_ = operation.fingerprint() ^ static_cast<std::uint32_t>(partition::scramble(operations_)) ^
-                 static_cast<std::uint32_t>(partition::scramble(std::uint64_t{purpose} << 32));
+  fingerprint_ = operation.fingerprint() ^ static_cast<std::uint32_t>(partition::scramble(operations_));
   waiting_ = operation.slots();
   for (int slot = 0; slot < operation.slots(); ++slot) send_next(slot, now, out);
 }
@@ -102,10 +102,12 @@ void Worker::handle(std::span<const std::byte> bytes, Time now, Outbox& out) {
 
 void Worker::take_notice(const Packet& packet) {
   if (packet.head.kind == Kind::kOperationsDiffer) {
-    // The slot's sum cannot complete, so no worker is past its turn: an older notice is a replay.
-    const bool replayed = packet.head.slot < slots_.size() && slots_[packet.head.slot].turns > 0 &&
-                          packet.head.sequence < slots_[packet.head.slot].last().head.sequence;
-    operations_differ_ = operations_differ_ || !replayed;
+    // The slot's sum cannot complete, so no worker is past its turn: an older notice is a replay. A turn that this
+    // worker has not started belongs to its next operation: the senders had this worker's packets of the current one.
+    const std::uint64_t next = packet.head.slot < slots_.size() ? identity_.first_turn + slots_[packet.head.slot].turns
+                                                                : packet.head.sequence + 1;
+    if (packet.head.sequence >= next) next_operation_differs_ = true;
+    if (packet.head.sequence + 1 == next) operations_differ_ = true;
   } else if (packet.head.job == admission_.job) {
     job_in_doubt_ = true;
   }

@@ -37,9 +37,8 @@ class Worker {
  public:
   Worker(const WorkerIdentity& identity, const Admission& admission, const RetransmissionOptions& retransmission = {});
 
-  // Sends the first packet of every slot. `operation` must live until done(). `purpose` must be the same on all
-  // workers.
-  void begin(SumStream& operation, Time now, Outbox& out, std::uint32_t purpose = 0);
+  // Sends the first packet of every slot. `operation` must live until done().
+  void begin(SumStream& operation, Time now, Outbox& out);
   // Handles a received packet. A result completes a turn and sends the slot's next packet; all others are counted and
   // dropped.
   void handle(std::span<const std::byte> bytes, Time now, Outbox& out);
@@ -103,6 +102,7 @@ class Worker {
   int waiting_ = 0;  // number of slots that wait for a result
   bool job_in_doubt_ = false;
   bool operations_differ_ = false;
+  bool next_operation_differs_ = false;
   bool silent_ = false;         // no result has arrived within the expected time
   std::size_t next_probe_ = 0;  // slot of the next probe
   Time next_due_{0};

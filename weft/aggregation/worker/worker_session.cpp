@@ -66,25 +66,26 @@ WorkerSession::WorkerSession(std::unique_ptr<Transport> transport, WorkerOptions
 
 WorkerSession::~WorkerSession() = default;
 
-void WorkerSession::all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out, std::uint32_t purpose) {
-  run(in, out, purpose);
+void WorkerSession::all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out, Reduction reduction) {
+  run(in, out, reduction);
 }
-void WorkerSession::all_reduce(std::span<const float> in, std::span<float> out, std::uint32_t purpose) {
-  run(in, out, purpose);
+void WorkerSession::all_reduce(std::span<const float> in, std::span<float> out, Reduction reduction) {
+  run(in, out, reduction);
 }
 void WorkerSession::all_reduce(std::span<const numeric::Float16> in, std::span<numeric::Float16> out,
-                               std::uint32_t purpose) {
-  run(in, out, purpose);
+                               Reduction reduction) {
+  run(in, out, reduction);
 }
 void WorkerSession::all_reduce(std::span<const numeric::BFloat16> in, std::span<numeric::BFloat16> out,
-                               std::uint32_t purpose) {
-  run(in, out, purpose);
+                               Reduction reduction) {
+  run(in, out, reduction);
 }
 
 template <class Number>
-void WorkerSession::run(std::span<const Number> in, std::span<Number> out, std::uint32_t purpose) {
+void WorkerSession::run(std::span<const Number> in, std::span<Number> out, Reduction reduction) {
   check(in.size() == out.size(),
         "the input has " + std::to_string(in.size()) + " elements, but the output has " + std::to_string(out.size()));
+  check(reduction == Reduction::kSum || !std::is_same_v<Number, std::int32_t>, "a mean of int32; only floats have one");
   throw_if_cancelled();
   progress_ = 0;
   if (options_.workers == 1) {
@@ -93,9 +94,11 @@ void WorkerSession::run(std::span<const Number> in, std::span<Number> out, std::
     return;
   }
   const numeric::DefaultFloatingPoint same_on_all_workers;
-  const std::unique_ptr<SumStream> operation = make_sum(identity_of(options_).layout, in, out);
+  SumLayout layout = identity_of(options_).layout;
+  layout.reduction = reduction;
+  const std::unique_ptr<SumStream> operation = make_sum(layout, in, out);
   try {
-    worker_->begin(*operation, steady_now(), *outbox_, purpose);
+    worker_->begin(*operation, steady_now(), *outbox_);
     transport_->send(*outbox_);
     while (!worker_->done()) {
       throw_if_stuck();
@@ -117,7 +120,12 @@ void WorkerSession::step(Duration longest) {
   transport_->receive(until - now, [&](const PacketRun& run) {
     if (run.from != options_.switch_address) return;  // not the switch
     const Time arrived = steady_now();
-    run.for_each([&](std::span<const std::byte> packet) { worker_->handle(packet, arrived, *outbox_); });
+    run.for_each([&](std::span<const std::byte> packet) {
+      worker_->handle(packet, arrived, *outbox_);
+      // The switch continues while this worker handles the next results.
+      if (outbox_->is_full_message()) transport_->send(*outbox_);
+    });
+    if (outbox_->is_worth_sending()) transport_->send(*outbox_);
   });
   throw_if_cancelled();
   if (worker_->operations_differ()) {
@@ -171,8 +179,8 @@ void WorkerSession::throw_if_stuck() const {
   const Duration waited = steady_now() - worker_->last_progress();
   if (waited < options_.timeout) return;
   throw SwitchTimeout("aggregation: rank " + std::to_string(options_.rank) + ": no sum from the switch at " +
-                      options_.switch_address.describe() + " for " + seconds(waited) +
-                      "; a worker is missing or the switch is unreachable");
+                      options_.switch_address.describe() + "; timed out after " + seconds(waited) +
+                      ": a worker is missing or the switch is unreachable");
 }
 
 void WorkerSession::throw_if_cancelled() const {

@@ -13,6 +13,7 @@
 #include "weft/aggregation/config/job.h"
 #include "weft/aggregation/packet/time.h"
 #include "weft/aggregation/transport/transport.h"
+#include "weft/aggregation/worker/sum_stream.h"
 #include "weft/numeric/half.h"  // number formats only, no MPI
 
 namespace weft::aggregation {
@@ -47,7 +48,7 @@ struct WorkerStatistics {
   std::uint64_t packets_received = 0;
   std::uint64_t retransmissions = 0;
   std::uint64_t rejected = 0;      // packets that were not results of this job: malformed, forged, duplicate
-  std::uint64_t extra_rounds = 0;  // packets sent because a block spans too many powers of two for one round
+  std::uint64_t extra_rounds = 0;  // packets sent because blocks span too many powers of two for one round
   std::uint64_t rejoins = 0;
   Duration round_trip{};  // smoothed
 };
@@ -62,16 +63,17 @@ class WorkerSession {
   WorkerSession(const WorkerSession&) = delete;
   WorkerSession& operator=(const WorkerSession&) = delete;
 
-  // Collective: sums over all workers. `in` and `out` are identical or do not overlap. int32 sums are exact and wrap;
-  // for floats, |error| <= (workers / 2) * quantum plus one rounding (docs/aggregation-protocol.md). Throws
-  // std::invalid_argument (lengths differ; before any packet is sent), SwitchTimeout, Cancelled, JobLost,
-  // OperationsDiffer (`purpose`, type or length differ between the workers). After an exception, `out` holds part of
-  // the result and the workers are out of step: end the job. `purpose` identifies the operation that the sum is part
-  // of.
-  void all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out, std::uint32_t purpose = 0);
-  void all_reduce(std::span<const float> in, std::span<float> out, std::uint32_t purpose = 0);
-  void all_reduce(std::span<const numeric::Float16> in, std::span<numeric::Float16> out, std::uint32_t purpose = 0);
-  void all_reduce(std::span<const numeric::BFloat16> in, std::span<numeric::BFloat16> out, std::uint32_t purpose = 0);
+  // Collective: sums or averages over all workers. `in` and `out` are identical or do not overlap. int32 sums are exact
+  // and wrap; for floats, |error| <= (workers / 2) * quantum plus one rounding (docs/aggregation-protocol.md). Throws
+  // std::invalid_argument (lengths differ, mean of int32; before any packet is sent), SwitchTimeout, Cancelled,
+  // JobLost, OperationsDiffer (reduction, type or length differ between the workers). After an exception, `out` holds
+  // part of the result and the workers are out of step: end the job.
+  void all_reduce(std::span<const std::int32_t> in, std::span<std::int32_t> out, Reduction reduction = Reduction::kSum);
+  void all_reduce(std::span<const float> in, std::span<float> out, Reduction reduction = Reduction::kSum);
+  void all_reduce(std::span<const numeric::Float16> in, std::span<numeric::Float16> out,
+                  Reduction reduction = Reduction::kSum);
+  void all_reduce(std::span<const numeric::BFloat16> in, std::span<numeric::BFloat16> out,
+                  Reduction reduction = Reduction::kSum);
 
   // Timeout of later operations. It may differ between workers.
   void set_timeout(Duration timeout) { options_.timeout = timeout; }
@@ -93,7 +95,7 @@ class WorkerSession {
 
  private:
   template <class Number>
-  void run(std::span<const Number> in, std::span<Number> out, std::uint32_t purpose);
+  void run(std::span<const Number> in, std::span<Number> out, Reduction reduction);
   void step(Duration longest);
   [[nodiscard]] Time next_check() const;
   void check_job();

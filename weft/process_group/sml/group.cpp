@@ -5,7 +5,6 @@
 
 #include <span>
 
-#include "weft/collective/autograd/reduction.h"
 #include "weft/numeric/half.h"
 #include "weft/process_group/mpi/buffers.h"
 #include "weft/process_group/sml/setup.h"
@@ -15,50 +14,47 @@ namespace weft::process_group {
 namespace {
 
 template <class Number>
-void sum_as(aggregation::WorkerSession& session, const at::Tensor& memory, std::uint32_t purpose) {
+void sum_as(aggregation::WorkerSession& session, const at::Tensor& memory, aggregation::Reduction reduction) {
   auto* data = static_cast<Number*>(memory.mutable_data_ptr());
   const auto count = static_cast<std::size_t>(memory.numel());
-  session.all_reduce(std::span<const Number>(data, count), std::span<Number>(data, count), purpose);
+  session.all_reduce(std::span<const Number>(data, count), std::span<Number>(data, count), reduction);
 }
 
-void sum(aggregation::WorkerSession& session, const at::Tensor& memory, std::uint32_t purpose) {
+void sum(aggregation::WorkerSession& session, const at::Tensor& memory, aggregation::Reduction reduction) {
   switch (memory.scalar_type()) {
     case at::kInt:
-      return sum_as<std::int32_t>(session, memory, purpose);
+      return sum_as<std::int32_t>(session, memory, reduction);
     case at::kFloat:
-      return sum_as<float>(session, memory, purpose);
+      return sum_as<float>(session, memory, reduction);
     case at::kHalf:
-      return sum_as<numeric::Float16>(session, memory, purpose);
+      return sum_as<numeric::Float16>(session, memory, reduction);
     case at::kBFloat16:
-      return sum_as<numeric::BFloat16>(session, memory, purpose);
+      return sum_as<numeric::BFloat16>(session, memory, reduction);
     default:
       TORCH_INTERNAL_ASSERT(false, "sml: ", memory.scalar_type(), " is not supported");
   }
 }
 
-// A mean of float16 and a sum of float32 send the same kind of packets, so the switch compares this number too.
-std::uint32_t purpose_of(const at::Tensor& tensor, bool mean) {
-  return 2 * static_cast<std::uint32_t>(tensor.scalar_type()) + (mean ? 1 : 0);
-}
-
-// `divisor`: the number of ranks for a mean, 1 for a sum.
-AggregationQueue::Task task_of(std::vector<OutputBuffer> targets, int divisor, std::chrono::milliseconds timeout,
-                               const c10::intrusive_ptr<SmlWork>& work) {
+AggregationQueue::Task task_of(std::vector<OutputBuffer> targets, aggregation::Reduction reduction,
+                               std::chrono::milliseconds timeout, const c10::intrusive_ptr<SmlWork>& work) {
   AggregationQueue::Task task;
   task.title = "all_reduce number " + std::to_string(work->getSequencenumber());
   for (const OutputBuffer& target : targets) task.elements += target.memory.numel();
   task.done = std::make_shared<std::atomic<std::int64_t>>(0);
-  task.run = [targets = std::move(targets), divisor, timeout, done = task.done](aggregation::WorkerSession& session) {
+  task.run = [targets = std::move(targets), reduction, timeout, done = task.done](aggregation::WorkerSession& session) {
     session.set_timeout(timeout);
     for (const OutputBuffer& target : targets) {
-      sum(session, target.memory, purpose_of(target.tensor, divisor > 1));
-      if (divisor > 1) divide(target.memory, divisor);
+      sum(session, target.memory, reduction);
       target.deliver();
       *done += target.memory.numel();
     }
   };
   task.conclude = [work](std::exception_ptr error) { work->conclude(std::move(error)); };
   return task;
+}
+
+aggregation::Reduction reduction_of(const c10d::ReduceOp& op) {
+  return op == c10d::ReduceOp::AVG ? aggregation::Reduction::kMean : aggregation::Reduction::kSum;
 }
 
 Membership members_of(const c10d::DistributedBackendOptions& options) {
@@ -187,16 +183,10 @@ SmlGroup::WorkPtr SmlGroup::through_switch(const Tensors& tensors, const c10d::R
   {
     const std::lock_guard order(order_);
     const c10::AutoGradMode no_grad(false);
-    const bool mean = op == c10d::ReduceOp::AVG;
     std::vector<OutputBuffer> targets;
-    for (const at::Tensor& tensor : tensors) {
-      // The switch adds in fixed point, so a sum is rounded once in any case.
-      const at::ScalarType type = tensor.scalar_type();
-      targets.push_back(
-          in_place_buffer(tensor, mean ? collective::communication_type(type, mpi::ReduceOp::kMean) : type));
-    }
+    for (const at::Tensor& tensor : tensors) targets.push_back(in_place_buffer(tensor));
     work = c10::make_intrusive<SmlWork>(queue_, rank_, type, ++sequence_, limit, tensors);
-    queue_->add(task_of(std::move(targets), mean ? size_ : 1, limit, work));
+    queue_->add(task_of(std::move(targets), reduction_of(op), limit, work));
     std::erase_if(pending_, [](const auto& entry) {
       const auto held = entry.lock();
       return !held || held->isCompleted();

@@ -1,6 +1,7 @@
 #include "weft/process_group/sml/link.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "weft/aggregation/packet/extended_format.h"
 #include "weft/aggregation/switch/jobs.h"
 #include "weft/aggregation/transport/dpdk_transport.h"
 #include "weft/aggregation/transport/dummy_transport.h"
@@ -28,6 +30,8 @@ using std::chrono::seconds;
 
 std::atomic<bool> g_dpdk_used{false};
 
+constexpr int kSmallestPayload = 512;    // fits one block, and every IPv4 route
+constexpr int kLargestPayload = 65'507;  // of a UDP packet
 constexpr auto kLeaveTimeout = milliseconds(500);
 constexpr auto kRejoinInterval = milliseconds(1000);  // interval of the check for cancellation
 
@@ -55,7 +59,18 @@ sockaddr_in resolved(const std::string& host, std::int64_t port) {
   return address;
 }
 
-// Local address of the route to the switch. No packet is sent.
+// UDP socket with the route to the switch. No packet is sent.
+files::FileDescriptor connected_probe(const Config& config) {
+  const sockaddr_in controller = resolved(config.general.controller_ip, config.general.controller_port);
+  files::FileDescriptor probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&controller), sizeof(controller)) != 0) {
+    throw aggregation::ConfigError("weft: this host has no route to the switch at " + config.general.controller_ip +
+                                   "; check controller_ip and the network");
+  }
+  return probe;
+}
+
+// Local address of the route to the switch.
 std::uint32_t own_address(const Config& config) {
   const std::string& backend = config.general.backend;
   const std::string& wanted = backend == "dpdk" ? config.dpdk.worker_ip : config.udp.worker_ip;
@@ -65,15 +80,10 @@ std::uint32_t own_address(const Config& config) {
     throw aggregation::ConfigError("weft: [backend." + backend + "] worker_ip must be an IPv4 address, got '" + wanted +
                                    "'");
   }
-  const sockaddr_in controller = resolved(config.general.controller_ip, config.general.controller_port);
-  const files::FileDescriptor probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const files::FileDescriptor probe = connected_probe(config);
   sockaddr_in own{};
   socklen_t length = sizeof(own);
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&controller), sizeof(controller)) != 0 ||
-      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) {
-    throw aggregation::ConfigError("weft: this host has no route to the switch at " + config.general.controller_ip +
-                                   "; check controller_ip and the network");
-  }
+  getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length);
   return aggregation::from_socket_address(own).ipv4;
 }
 
@@ -131,6 +141,29 @@ aggregation::ControlClientOptions client_options(const Config& config) {
 }
 
 }  // namespace
+
+PacketPlan packets_for_route(const Config& config, int workers) {
+  constexpr int kLoopbackMtu = 65'535;  // as the kernel reports it
+  constexpr int kEthernetMtu = 1500;    // a larger MTU of this host does not show that the whole route supports it
+  constexpr int kHeaders = 28;          // of IPv4 and UDP
+  constexpr int kInFlight = 1 << 20;    // bytes per worker that keep all processes busy and fit into caches
+  constexpr int kLeastWindow = 4;
+  const int window = static_cast<int>(config.general.max_outstanding_packets);
+  if (mode_of(config) == Mode::kSwitchMl || is_dummy(config)) return {256, window};
+  int mtu = kEthernetMtu;
+  socklen_t length = sizeof(mtu);
+  const files::FileDescriptor probe = connected_probe(config);
+  getsockopt(probe.get(), IPPROTO_IP, IP_MTU, &mtu, &length);
+  if (mtu < kLoopbackMtu || config.general.backend != "udp") {
+    const int payload = std::max(std::min(mtu, kEthernetMtu) - kHeaders, kSmallestPayload);
+    return {aggregation::extended::largest_packet_elements(static_cast<std::size_t>(payload)), window};
+  }
+  // The switch is on this host, so its buffer probably has the size of this worker's. Bookkeeping takes half of it.
+  const int in_flight = std::min(kInFlight, aggregation::UdpTransport({}).receive_buffer() / 2 / workers);
+  const int payload = std::clamp(in_flight / kLeastWindow, kEthernetMtu - kHeaders, kLargestPayload);
+  return {aggregation::extended::largest_packet_elements(static_cast<std::size_t>(payload)),
+          std::min(window, std::max(in_flight / payload, kLeastWindow))};
+}
 
 bool is_dummy(const Config& config) { return config.general.backend == "dummy"; }
 

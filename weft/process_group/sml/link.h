@@ -23,6 +23,14 @@ struct LinkOptions {
 // Whether the backend is dummy, which needs no switch and does not sum over the ranks.
 [[nodiscard]] bool is_dummy(const aggregation::Config& config);
 
+struct PacketPlan {
+  int elements = 0;  // per packet
+  int window = 0;    // packets in flight per worker
+};
+// Packets that suit the route to the switch: of 1500 bytes, up to 64 KiB on the loopback interface, or 256 elements in
+// classic mode. The window is at most max_outstanding_packets.
+[[nodiscard]] PacketPlan packets_for_route(const aggregation::Config& config, int workers);
+
 // Exclusive use of DPDK, whose port and memory exist once per process.
 class DpdkUse {
  public:

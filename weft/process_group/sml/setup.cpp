@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <random>
+#include <sstream>
 
 #include "weft/mpi/agreement.h"
 #include "weft/mpi/options.h"
@@ -125,13 +126,28 @@ std::string shared_part(const aggregation::Config& config) {
          " switch=" + config.general.controller_ip + ":" + std::to_string(config.general.controller_port);
 }
 
+// The routes of the ranks may differ, so all use the smallest packets and window.
+void agree_on_packets(const StoreRendezvous& rendezvous, aggregation::Config& config) {
+  const auto mine = run_on_all_ranks<PacketPlan>(rendezvous, "route",
+                                                 [&] { return packets_for_route(config, rendezvous.members.size); });
+  PacketPlan least = mine;
+  for (const std::string& text :
+       exchange(rendezvous, "packets", std::to_string(mine.elements) + " " + std::to_string(mine.window))) {
+    PacketPlan plan;
+    std::istringstream(text) >> plan.elements >> plan.window;
+    least = {std::min(least.elements, plan.elements), std::min(least.window, plan.window)};
+  }
+  config.general.packet_numel = least.elements;
+  config.general.max_outstanding_packets = least.window;
+}
+
 }  // namespace
 
 aggregation::Config agreed_config(const Membership& members) {
   const StoreRendezvous rendezvous(members);
-  const auto config =
-      run_on_all_ranks<aggregation::Config>(rendezvous, "config", [] { return aggregation::load_config(); });
+  auto config = run_on_all_ranks<aggregation::Config>(rendezvous, "config", [] { return aggregation::load_config(); });
   require_same(rendezvous, "shared", shared_part(config));
+  if (members.size > 1 && config.general.packet_numel == 0) agree_on_packets(rendezvous, config);
   return config;
 }
 

@@ -26,8 +26,10 @@ StallMonitor::~StallMonitor() {
 }
 
 void StallMonitor::begin(SumInProgress sum) {
+  bool idle = false;
   {
     const std::lock_guard lock(mutex_);
+    idle = idle_;
     sum_ = std::move(sum);
     ++number_;
     running_ = true;
@@ -35,7 +37,7 @@ void StallMonitor::begin(SumInProgress sum) {
     seen_ = 0;
     last_progress_ = Clock::now();
   }
-  changed_.notify_one();
+  if (idle) changed_.notify_one();
 }
 
 void StallMonitor::end() {
@@ -47,9 +49,11 @@ void StallMonitor::end() {
 void StallMonitor::run() {
   std::unique_lock lock(mutex_);
   while (!closing_) {
+    idle_ = true;
     changed_.wait(lock, [this] { return closing_ || running_; });
+    idle_ = false;
     const std::uint64_t number = number_;
-    // Polls instead of being notified of each sum: a notification would cost more than a short sum.
+    // Polls instead of being notified of each sum: a wakeup would take longer than a short sum.
     if (changed_.wait_for(lock, kPollInterval, [this] { return closing_; })) return;
     if (!running_ || number != number_) continue;
     const auto waited = stalled();

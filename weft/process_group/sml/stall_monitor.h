@@ -51,6 +51,7 @@ class StallMonitor {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool running_ = false;
+  bool idle_ = false;  // the thread waits for a sum
   bool closing_ = false;
   bool warned_ = false;
   SumInProgress sum_;
