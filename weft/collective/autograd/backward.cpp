@@ -72,7 +72,7 @@ Root root_for(const std::optional<Tensor>& loss, const std::optional<Tensor>& gr
 template <class Run>
 auto guarded(Run&& run) {
   Tape& tape = Tape::current();
-  Tape recorded = tape;  // backward empties the tape, but a failure needs the recorded communicators
+  Tape recorded = tape;                // backward empties the tape, but a failure needs the recorded communicators
   static_cast<void>(take_informed());  // a plain backward pass in C++ leaves it behind
   try {
     return run();
