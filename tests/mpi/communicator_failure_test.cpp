@@ -199,23 +199,74 @@ TEST_F(CommunicatorFailure, AlarmInterruptsAParcelReceive) {
   expect_works(*communicator_);
 }
 
-TEST_F(CommunicatorFailure, AlarmAffectsOnlyItsCommunicator) {
-  const auto other = Communicator::over(world_, "other");
-  if (communicator_->rank() == 0) communicator_->raise_alarm("only here");
+// Otherwise a rank that leaves an operation of one communicator would make others wait in the second one.
+TEST_F(CommunicatorFailure, AlarmReachesEveryCommunicatorAndRaisesOnce) {
+  const auto second = Communicator::over(world_, "second");
+  if (communicator_->rank() == 0) communicator_->raise_alarm("disk full");
   barrier();
-  expect_works(*other);
-  if (communicator_->rank() != 0) expect_alarm_from_0(*communicator_, "only here");
+  if (communicator_->rank() != 0) expect_alarm_from_0(*second, "disk full");
+  expect_works(*second);
   expect_works(*communicator_);
-  expect_works(*other);
 }
 
-TEST_F(CommunicatorFailure, AlarmEverywhereReachesEveryCommunicator) {
-  const auto second = Communicator::over(world_, "second");
-  if (communicator_->rank() == 0) raise_alarm_everywhere("the process dies");
+// Rank 0 shares no communicator with the last rank, but the others pass its alarm on.
+TEST_F(CommunicatorFailure, AlarmIsPassedOnToOtherCommunicators) {
+  const int last = world_.size() - 1;
+  if (last < 2) GTEST_SKIP() << "needs three ranks";
+  const auto left = Communicator::adopt(world_.split(world_.rank() == last ? MPI_UNDEFINED : 0, 0));
+  const auto right = Communicator::adopt(world_.split(world_.rank() == 0 ? MPI_UNDEFINED : 0, 0));
+  if (world_.rank() == 0) left->raise_alarm("disk full");
+  if (world_.rank() != 0 && world_.rank() != last) expect_alarm_from_0(*left, "disk full");
+  if (world_.rank() == last) {
+    try {
+      right->enter();
+      static_cast<void>(right->agree(Direction::kForward, {.signature = 1}));
+      ADD_FAILURE() << "agreed without the other ranks";
+    } catch (const PeerLost& error) {
+      EXPECT_THAT(error.what(), HasSubstr("disk full"));
+    }
+  }
+  for (const auto& communicator : {left, right}) {
+    if (communicator) expect_works(*communicator);
+  }
+}
+
+TEST_F(CommunicatorFailure, AlarmTellsWhetherTheProcessEnds) {
+  for (const bool terminates : {false, true}) {
+    if (communicator_->rank() == 0) {
+      raise_alarm_everywhere({"failure", terminates});
+    } else {
+      try {
+        communicator_->enter();
+        static_cast<void>(communicator_->agree(Direction::kForward, {.signature = 1}));
+        ADD_FAILURE() << "agreed without rank 0";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.terminated(), terminates);
+      }
+    }
+    expect_works(*communicator_);
+  }
+}
+
+TEST_F(CommunicatorFailure, AlarmSkipsTheInformedCommunicator) {
+  const auto informed = Communicator::over(world_, "informed");
+  if (communicator_->rank() == 0) communicator_->raise_alarm("disk full", informed->id());
   barrier();
-  for (const auto& communicator : {communicator_, second}) {
-    if (communicator->rank() != 0) expect_alarm_from_0(*communicator, "the process dies");
-    expect_works(*communicator);
+  if (communicator_->rank() != 0) informed->enter();
+  barrier();
+  if (communicator_->rank() != 0) expect_alarm_from_0(*communicator_, "disk full");
+  expect_works(*communicator_);
+}
+
+// Rank 0 fails after an agreement while other ranks are still in it. Ranks that have completed it may be in a blocking
+// call of MPI, so no rank may leave it.
+TEST_F(CommunicatorFailure, AlarmDoesNotInterruptAnAgreementThatAllRanksEntered) {
+  for (int i = 0; i < 200; ++i) {
+    communicator_->enter();
+    ASSERT_NO_THROW(static_cast<void>(communicator_->agree(Direction::kForward, {.signature = 1}))) << "pass " << i;
+    if (communicator_->rank() == 0) communicator_->raise_alarm("disk full");
+    if (communicator_->rank() != 0) expect_alarm_from_0(*communicator_, "disk full");
+    expect_works(*communicator_);
   }
 }
 

@@ -88,7 +88,7 @@ class ThreadHub {
   void await(std::unique_lock<std::mutex>& lock, Ready&& ready) {
     const bool in_time = changed_.wait_for(lock, std::chrono::seconds(30), [&] { return ready() || !cause_.empty(); });
     if (!in_time) throw std::runtime_error("the ranks wait for each other (deadlock)");
-    if (!ready()) throw mpi::PeerLost(0, cause_);
+    if (!ready()) throw mpi::PeerLost(0, cause_, false);
   }
 
   int ranks_;

@@ -108,6 +108,11 @@ void await_alarm(Communicator& communicator) {
   }
 }
 
+struct EndOfAgreement {
+  std::optional<Direction>& agreeing;
+  ~EndOfAgreement() { agreeing.reset(); }
+};
+
 Failure combine(std::vector<std::string> encoded) {
   Failure combined{"", Failure::Kind::kUserError};
   bool same = true;
@@ -130,10 +135,13 @@ AgreementResult Communicator::agree(Direction direction, const AgreementInput& i
   const auto which = static_cast<std::size_t>(direction);
   const auto buffers =
       std::make_shared<AgreementBuffers>(AgreementBuffers{message_of(agreements_[which]++, input), {}});
+  agreeing_ = direction;
+  const EndOfAgreement end{agreeing_};
   return alarm_on_timeout(*this, [&] {
     int tag = static_cast<int>(which) * kAgreementRounds;
     for (int distance = 1; distance < size_; distance *= 2, ++tag) exchange_round(*this, buffers, distance, tag);
     if (wall_clock_ms() >= buffers->mine.deadline_ms) await_alarm(*this);
+    ++completed_[which];
     return result_of(buffers->mine);
   });
 }

@@ -1,5 +1,6 @@
 #include "weft/mpi/communicator.h"
 
+#include <cstring>
 #include <map>
 #include <stdexcept>
 
@@ -23,7 +24,19 @@ Registry& registry() {
   return *registry;
 }
 
+// An alarm message consists of this header and the cause.
+struct AlarmHeader {
+  std::array<std::uint64_t, 2> completed;  // agreements of this communicator that the failed rank completed
+  bool terminates;
+};
+
 }  // namespace
+
+struct Communicator::ReceivedAlarm {
+  int source;
+  AlarmHeader header;
+  std::string cause;
+};
 
 Communicator::Communicator(UniqueComm origin)
     : origin_(std::move(origin)),
@@ -34,6 +47,8 @@ Communicator::Communicator(UniqueComm origin)
       tag_limit_(origin_.tag_upper_bound()) {
   open_channels();
 }
+
+Communicator::~Communicator() { close(); }
 
 std::shared_ptr<Communicator> Communicator::adopt(UniqueComm origin) {
   if (!origin.valid()) return nullptr;
@@ -106,9 +121,12 @@ void Communicator::leak_channels() noexcept {
 }
 
 void Communicator::begin_rebuild() {
+  const std::lock_guard lock(alarm_mutex_);
   leak_channels();
   alarms_sent_.clear();
+  deferred_alarm_.reset();
   agreements_ = {};
+  for (auto& count : completed_) count = 0;
   rebuild_ = std::make_shared<Rebuild>();
 }
 
@@ -165,15 +183,24 @@ void Communicator::enter() {
   }
 }
 
-void Communicator::raise_alarm(const std::string& cause) noexcept {
-  if (closed_ || broken_ || size_ == 1 || !Environment::alive()) return;
+void Communicator::raise_alarm(const std::string& cause, std::int64_t informed) noexcept {
+  if (closed_ || broken_ || size_ == 1) return;
+  raise_alarm_everywhere({cause}, informed);
+}
+
+void Communicator::send_alarm(const Alarm& alarm) noexcept {
+  const std::lock_guard lock(alarm_mutex_);
+  if (closed_ || broken_ || size_ == 1) return;
   broken_ = true;
   try {
-    const auto text = std::make_shared<std::string>(cause);
+    const AlarmHeader header{{completed_[0], completed_[1]}, alarm.terminates};
+    const auto message = std::make_shared<std::string>(sizeof header, '\0');
+    std::memcpy(message->data(), &header, sizeof header);
+    *message += alarm.cause;
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
-      Request& request = alarms_sent_.emplace_back(text);
-      check(MPI_Isend(text->data(), static_cast<int>(text->size()), MPI_CHAR, peer, kAlarmTag, control().handle(),
+      Request& request = alarms_sent_.emplace_back(message);
+      check(MPI_Isend(message->data(), static_cast<int>(message->size()), MPI_CHAR, peer, kAlarmTag, control().handle(),
                       request.add()),
             "MPI_Isend", control().handle());
       static_cast<void>(request.test());
@@ -183,29 +210,60 @@ void Communicator::raise_alarm(const std::string& cause) noexcept {
   }
 }
 
-void Communicator::poll_alarm() {
+std::optional<Communicator::ReceivedAlarm> Communicator::receive_alarm() const {
   int found = 0;
   MPI_Status status;
   const MPI_Comm comm = control().handle();
   check(MPI_Iprobe(MPI_ANY_SOURCE, kAlarmTag, comm, &found, &status), "MPI_Iprobe", comm);
-  if (found == 0) return;
+  if (found == 0) return std::nullopt;
   int length = 0;
   check(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count", comm);
-  std::string text(static_cast<std::size_t>(length), ' ');
-  check(MPI_Recv(text.data(), length, MPI_CHAR, status.MPI_SOURCE, kAlarmTag, comm, MPI_STATUS_IGNORE), "MPI_Recv",
+  std::string message(static_cast<std::size_t>(length), ' ');
+  check(MPI_Recv(message.data(), length, MPI_CHAR, status.MPI_SOURCE, kAlarmTag, comm, MPI_STATUS_IGNORE), "MPI_Recv",
         comm);
+  ReceivedAlarm alarm{status.MPI_SOURCE, {}, message.substr(sizeof(AlarmHeader))};
+  std::memcpy(&alarm.header, message.data(), sizeof alarm.header);
+  return alarm;
+}
+
+void Communicator::poll_alarm() {
+  std::optional<ReceivedAlarm> alarm;
+  if (deferred_alarm_ != nullptr && !agreeing_) {
+    alarm = std::move(*deferred_alarm_);
+  } else {
+    alarm = receive_alarm();
+    if (!alarm) return;
+    // All ranks have entered an agreement that one rank has completed, so it ends on all ranks.
+    if (agreeing_) {
+      const auto direction = static_cast<std::size_t>(*agreeing_);
+      if (alarm->header.completed[direction] >= agreements_[direction]) {
+        deferred_alarm_ = std::make_unique<ReceivedAlarm>(std::move(*alarm));
+        return;
+      }
+    }
+  }
   broken_ = true;
-  throw PeerLost(status.MPI_SOURCE, text + " (noticed in " + current_operation() + ")");
+  // Other ranks may wait for operations that this one will not reach.
+  raise_alarm_everywhere({"rank " + std::to_string(alarm->source) + " of '" + name_ + "' failed: " + alarm->cause,
+                          alarm->header.terminates});
+  throw PeerLost(alarm->source, alarm->cause + " (noticed in " + current_operation() + ")", alarm->header.terminates);
 }
 
 int Communicator::transfer_tag(std::int64_t transfer) const noexcept {
   return kFirstTransferTag + static_cast<int>(transfer % (tag_limit_ - kFirstTransferTag));
 }
 
-void raise_alarm_everywhere(const std::string& cause) noexcept {
-  const std::lock_guard lock(registry().mutex);
-  for (const auto& [id, entry] : registry().communicators) {
-    if (const auto communicator = entry.lock()) communicator->raise_alarm(cause);
+void raise_alarm_everywhere(const Alarm& alarm, std::int64_t informed) noexcept {
+  if (!Environment::alive()) return;
+  std::vector<std::shared_ptr<Communicator>> open;  // released after the lock
+  {
+    const std::lock_guard lock(registry().mutex);
+    for (const auto& [id, entry] : registry().communicators) {
+      if (id != informed) open.push_back(entry.lock());
+    }
+  }
+  for (const auto& communicator : open) {
+    if (communicator) communicator->send_alarm(alarm);
   }
 }
 

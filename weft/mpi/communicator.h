@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,14 @@ namespace weft::mpi {
 
 enum class Direction : std::int8_t { kForward = 0, kBackward = 1 };
 
+struct Alarm {
+  std::string cause;
+  bool terminates = false;  // the process of the failed rank ends; otherwise the job may continue
+};
+
+// A number that no communicator has.
+inline constexpr std::int64_t kNoCommunicator = -1;
+
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   // Collective. Duplicates `comm`, so that messages of its other users cannot interfere.
@@ -36,7 +45,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] static std::shared_ptr<Communicator> world();
 
   // Calls close().
-  ~Communicator() { close(); }
+  ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -74,10 +83,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Throws TimeoutError after Options::timeout, and PeerLost if a peer raised an alarm.
   [[nodiscard]] AgreementResult agree(Direction direction, const AgreementInput& input);
 
-  // Notifies all other ranks that this one failed. They throw PeerLost in their current wait or next operation.
-  // The next operation of every rank then uses new channels. Never throws.
-  void raise_alarm(const std::string& cause) noexcept;
-  // Throws PeerLost if another rank raised an alarm.
+  // Notifies the ranks of all communicators of this process that this rank failed: they may wait for operations that it
+  // will not reach. They throw PeerLost in their current wait or next operation, and pass the alarm on. The next
+  // operation of every rank then uses new channels. Skips the communicator with the number `informed`, whose ranks know
+  // of the failure. Does nothing if this communicator has one rank or was alarmed before. Never throws.
+  void raise_alarm(const std::string& cause, std::int64_t informed = kNoCommunicator) noexcept;
+  // Throws PeerLost if another rank raised an alarm, after passing it on. During an agreement that the failed rank has
+  // completed, it defers the alarm: the other ranks may be in the operation already and wait for this one.
   void poll_alarm();
 
   // Call it before sending a message that `dest` might never receive: close() then ensures that it is dropped.
@@ -97,26 +109,34 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   struct Rebuild;
   void begin_rebuild();
   void rebuild();
+  void send_alarm(const Alarm& alarm) noexcept;
+  struct ReceivedAlarm;
+  [[nodiscard]] std::optional<ReceivedAlarm> receive_alarm() const;
+  friend void raise_alarm_everywhere(const Alarm& alarm, std::int64_t informed) noexcept;
 
   UniqueComm origin_;
   std::array<UniqueComm, kChannels> channels_;
   std::array<UniqueComm, 2> reversed_;
-  std::array<std::uint64_t, 2> agreements_{};
+  std::array<std::uint64_t, 2> agreements_{};              // started agreements by direction
+  std::array<std::atomic<std::uint64_t>, 2> completed_{};  // completed ones
+  std::optional<Direction> agreeing_;                      // the direction of an agreement in progress
+  std::unique_ptr<ReceivedAlarm> deferred_alarm_;          // poll_alarm() throws it after the agreement
+  std::mutex alarm_mutex_;  // an alarm may come from a thread that uses another communicator
   std::vector<Request> alarms_sent_;
   std::shared_ptr<Rebuild> rebuild_;  // null unless a rebuild is in progress
   std::atomic<std::int64_t> transfers_{0};
   std::vector<std::atomic<bool>> contacts_;  // by rank
   std::string name_;
-  std::int64_t id_ = -1;
+  std::int64_t id_ = kNoCommunicator;
   int rank_;
   int size_;
   int tag_limit_;
-  bool broken_ = false;
+  std::atomic<bool> broken_ = false;
   bool closed_ = false;
 };
 
-// Raises an alarm on every open communicator, for a process that is about to terminate because of an exception.
-void raise_alarm_everywhere(const std::string& cause) noexcept;
+// Raises an alarm on every open communicator except `informed`.
+void raise_alarm_everywhere(const Alarm& alarm, std::int64_t informed = kNoCommunicator) noexcept;
 
 // Runs `wait`. If it times out or is interrupted, raises an alarm first: otherwise the peers would wait as long again.
 template <class Wait>

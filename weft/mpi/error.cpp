@@ -17,8 +17,10 @@ std::string describe(MPI_Comm comm) {
 
 }  // namespace
 
-PeerLost::PeerLost(int rank, const std::string& cause)
-    : SharedFailure("weft.PeerLost: rank " + std::to_string(rank) + " failed: " + cause), rank_(rank) {}
+PeerLost::PeerLost(int rank, const std::string& cause, bool terminated)
+    : SharedFailure("weft.PeerLost: rank " + std::to_string(rank) + " failed: " + cause),
+      rank_(rank),
+      terminated_(terminated) {}
 
 void throw_mpi_error(int rc, const char* function, MPI_Comm comm) {
   int error_class = MPI_ERR_UNKNOWN;

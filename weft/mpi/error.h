@@ -29,11 +29,14 @@ class SharedFailure : public std::runtime_error {
 // Another rank failed while this rank communicated with it.
 class PeerLost : public SharedFailure {
  public:
-  PeerLost(int rank, const std::string& cause);
+  // `terminated`: the process of that rank ends or has ended. Otherwise it may continue after its failure.
+  PeerLost(int rank, const std::string& cause, bool terminated);
   [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] bool terminated() const noexcept { return terminated_; }
 
  private:
   int rank_;
+  bool terminated_;
 };
 
 // The ranks called different operations or passed arguments that do not match. All ranks get the same text.

@@ -57,7 +57,8 @@ std::optional<int> Peers::find_lost() const {
 void Peers::require_alive() const {
   if (const auto lost = find_lost()) {
     throw PeerLost(*lost,
-                   "its process " + std::to_string(peers_[static_cast<std::size_t>(*lost)].process) + " has ended");
+                   "its process " + std::to_string(peers_[static_cast<std::size_t>(*lost)].process) + " has ended",
+                   /*terminated=*/true);
   }
 }
 

@@ -156,6 +156,26 @@ def test_failure_during_the_exit_barrier_is_reported(tmp_path: Path) -> None:
     assert "a rank failed while this rank waited for all ranks to exit" in text and "cannot save" in text, text
 
 
+def test_exit_waits_for_ranks_that_continue_after_a_failure(tmp_path: Path) -> None:
+    """Rank 2 learns of the failure in the exit barrier. The failure was handled, so the job succeeds."""
+    program = """
+        world = weft.world()
+        pair = world.split(0 if world.rank < 2 else None)
+        if pair is not None:
+            y = pair.all_reduce(torch.ones(1, requires_grad=True))
+            if world.rank == 0:
+                y.register_hook(lambda gradient: 1 / 0)
+            try:
+                y.sum().backward()
+                pair.barrier()
+            except (ZeroDivisionError, RuntimeError):
+                print("rank", world.rank, "continues with", pair.all_reduce(torch.ones(1)).item())
+        """
+    status, text, _ = run(tmp_path, program, 3)
+    assert status == 0, text
+    assert "rank 0 continues with 2.0" in text and "rank 1 continues with 2.0" in text
+
+
 def test_child_of_fork_does_not_use_the_mpi_of_its_parent(tmp_path: Path) -> None:
     program = """
         import os, sys, torch.distributed as dist

@@ -78,6 +78,27 @@ def test_failure_reaches_ranks_through_another_communicator(plain: bool, rank: i
             assert torch.equal(step(comm), torch.full((2,), float(comm.size)))
 
 
+@pytest.mark.usefixtures("short_timeout")
+def test_failure_reaches_ranks_that_wait_in_forward(rank: int, size: int) -> None:
+    """Rank 2 waits for rank 1, which waits for rank 0 in forward. Regression: rank 2 waited until the timeout."""
+    if size != 3:
+        pytest.skip("needs three ranks")
+    left, right = (weft.world().split(0 if rank in ranks else None) for ranks in ((0, 1), (1, 2)))
+    with pytest.raises((ValueError, RuntimeError), match="a hook that fails"):
+        if left is not None:
+            y = left.all_reduce(torch.ones(2, requires_grad=True))
+            if rank == 0:
+                y.register_hook(fail)
+                y.sum().backward()
+            left.recv(source=0)
+        assert right is not None
+        right.all_reduce(torch.ones(2))
+    weft.reset_tape()
+    for comm in (left, right, weft.world()):
+        if comm is not None:
+            assert torch.equal(step(comm), torch.full((2,), float(comm.size)))
+
+
 def test_recovers_after_a_loss_misses_an_operation_on_one_rank(rank: int, size: int) -> None:
     comm = weft.world()
     x = torch.ones(2, requires_grad=True)

@@ -31,8 +31,7 @@ std::shared_ptr<Record> successor(const Record& record) {
   return next;
 }
 
-constexpr std::int64_t kNone = -1;
-thread_local std::int64_t t_informed = kNone;
+thread_local std::int64_t t_informed = mpi::kNoCommunicator;
 
 thread_local mpi::Direction t_direction = mpi::Direction::kForward;
 
@@ -55,7 +54,7 @@ mpi::Direction current_direction() noexcept { return t_direction; }
 
 void note_informed(const Communicator& communicator) noexcept { t_informed = communicator.id(); }
 
-std::int64_t take_informed() noexcept { return std::exchange(t_informed, kNone); }
+std::int64_t take_informed() noexcept { return std::exchange(t_informed, mpi::kNoCommunicator); }
 
 OperationNode::OperationNode(const char* name, std::shared_ptr<Communicator> communicator, std::weak_ptr<Tape> tape)
     : record_(std::make_shared<Record>()), tape_(std::move(tape)) {
@@ -156,7 +155,7 @@ void OperationNode::handle_failure() noexcept {
   try {
     throw;
   } catch (const mpi::SharedFailure&) {
-    if (record_->communicator && t_informed == kNone) note_informed(*record_->communicator);
+    if (record_->communicator && t_informed == mpi::kNoCommunicator) note_informed(*record_->communicator);
   } catch (const std::exception& error) {
     abandon(error.what(), t_informed);
   } catch (...) {
@@ -167,7 +166,7 @@ void OperationNode::handle_failure() noexcept {
 void OperationNode::abandon(const std::string& cause, std::int64_t informed) noexcept {
   if (const auto tape = tape_.lock()) tape->reset();
   const auto& communicator = record_->communicator;
-  if (communicator && communicator->id() != informed) communicator->raise_alarm(cause);
+  if (communicator && communicator->id() != informed) communicator->raise_alarm(cause, informed);
 }
 
 }  // namespace weft::collective

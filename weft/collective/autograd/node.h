@@ -35,7 +35,7 @@ struct TensorSpec {
 // wait for operations that the pass does not reach. Exceptions that pass through Python, for example a vmap rule, lose
 // their type, so a variable carries the communicator to the end of the pass.
 void note_informed(const Communicator& communicator) noexcept;
-// Returns the id of that communicator, or -1 without a noted one, and clears the variable.
+// Returns the id of that communicator, or kNoCommunicator, and clears the variable.
 [[nodiscard]] std::int64_t take_informed() noexcept;
 
 class OperationNode : public torch::autograd::Node {

@@ -50,14 +50,22 @@ std::vector<std::string> facts() {
 }
 
 // Returns when all ranks have called it. Like MPI_Finalize, it waits without a limit: other ranks may compute, evaluate
-// or save for any time. Throws PeerLost if a rank fails, and Disagreement if a rank communicates instead.
+// or save for any time. Throws PeerLost if a rank terminates, and Disagreement if a rank communicates instead.
 void await_exit(std::int64_t comm) {
   const auto communicator = Communicator::find(comm);
   const mpi::OperationScope scope("the exit barrier", communicator.get());
   mpi::Options options = mpi::options();
   options.timeout = std::chrono::hours(24 * 365 * 10);
   mpi::set_options(options);
-  mpi::require_agreement(*communicator, {.signature = mpi::Fingerprint("exit").value()}, "the end of the program");
+  const auto await = [&] {
+    mpi::require_agreement(*communicator, {.signature = mpi::Fingerprint("exit").value()}, "the end of the program");
+  };
+  try {
+    await();
+  } catch (const mpi::PeerLost& error) {
+    if (error.terminated()) throw;
+    await();  // the rank that failed has continued, and reaches its end later
+  }
 }
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
@@ -68,7 +76,8 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
         &configure);
   m.def("configuration() -> (float, float, bool, bool, bool, int)", &configuration);
   m.def("facts() -> str[]", &facts);
-  m.def("alarm(str cause) -> ()", [](std::string_view cause) { mpi::raise_alarm_everywhere(std::string(cause)); });
+  m.def("alarm(str cause) -> ()",
+        [](std::string_view cause) { mpi::raise_alarm_everywhere({.cause = std::string(cause), .terminates = true}); });
 }
 
 }  // namespace

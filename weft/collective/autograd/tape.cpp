@@ -92,7 +92,7 @@ void Tape::reset_after(const Record& record) {
 void Tape::raise_alarm(const std::string& cause, std::int64_t informed) noexcept {
   for (auto record = first_ != nullptr ? first_->record() : nullptr; record; record = record->next.lock()) {
     const auto& communicator = record->communicator;
-    if (communicator && communicator->id() != informed) communicator->raise_alarm(cause);  // sent only once
+    if (communicator && communicator->id() != informed) communicator->raise_alarm(cause, informed);
   }
 }
 
