@@ -25,6 +25,8 @@ VERSIONS = {
 OPTIONS = {
     "cifar10_vecpar_cpu_mlp": ["model.num_epochs=20"],
     "mnist_(datapar|vecpar)_[cg]pu_mlp-784-100-10": ["model.num_epochs=3"],
+    "mnist_datapar_gpu_cnn-32-64-500-10": ["model.num_epochs=3"],
+    "mnist_.*_gb": ["model.num_pretrain_epochs=1", "model.num_epochs=2"],
     "mnist_vecpar_cpu_mlp-784-2000-10": ["model.num_epochs=1"],
 }
 
