@@ -19,6 +19,7 @@
 #include "weft/experiment/file/load.h"
 #include "weft/experiment/file/problems.h"
 #include "weft/experiment/layers/mesh.h"
+#include "weft/memory/allocator.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
 
@@ -92,6 +93,8 @@ int train_rank(const RunOptions& options, std::optional<int> ranks, int argc, ch
   const mpi::Environment environment(&argc, &argv);
   const auto world = Communicator::world();
   try {
+    // Every step allocates the same sizes. Without a pool, page faults take up to a third of the CPU time.
+    memory::start_pooling();
     experiment::stop_on_signals();
     require_ranks(ranks, world->size());
     return experiment::run_experiment(options, world) == RunEnd::kStopped ? kInterrupted : EXIT_SUCCESS;

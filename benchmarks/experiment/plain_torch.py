@@ -2,8 +2,10 @@
 
 python benchmarks/experiment/plain_torch.py [--epochs 2] [--rounds 5]
 
-Every job uses one thread per rank. The time and CPU time of a job with 0 epochs (start, data, first checkpoint) are
-subtracted from those of the others. Each round runs all jobs once; the figures are medians over rounds.
+Every job uses one thread per rank unless its name states another number. The time and CPU time of a job with 0 epochs
+(start, data, first checkpoint) are subtracted from those of the others. Each round runs all jobs once; the figures are
+medians over rounds. "2 copies" starts two jobs of one rank at the same time: twice the time of one rank divided by
+theirs is the speed-up that the machine permits.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import resource
 import statistics
 import subprocess
@@ -23,11 +24,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "examples" / "experiments" / "mnist_tuned.yaml"
 BATCH, RATE, LAST = 64, 0.002, 0.02
+# Options of `weft train`.
 JOBS = {
     "plain torch": None,
-    "1 rank": ("1", "tiles"),
-    "2 ranks, batch": ("2", "batch"),
-    "2 ranks, tiles": ("2", "tiles"),
+    "1 rank": ["-n", "1", "--threads", "1"],
+    "2 ranks, batch": ["-n", "2", "--threads", "1", "--set", "split=batch"],
+    "2 ranks, tiles": ["-n", "2", "--threads", "1", "--set", "split=tiles"],
+    "1 rank, 2 threads": ["-n", "1", "--threads", "2"],
+    "2 copies": ["-n", "1", "--threads", "1"],
 }
 
 
@@ -65,21 +69,22 @@ def train_with_plain_torch(epochs: int) -> None:
 
 
 def command(job: str, epochs: int, out: str) -> list[str]:
-    settings = JOBS[job]
-    if settings is None:
+    options = JOBS[job]
+    if options is None:
         return [sys.executable, __file__, "--plain", str(epochs)]
-    ranks, split = settings
-    options = [f"model.epochs={epochs}", f"split={split}", "evaluate=false"]
-    words = [word for option in options for word in ("--set", option)]
-    return [str(ROOT / ".venv/bin/weft"), "train", "-n", ranks, str(FILE), *words, "--out", out]
+    words = [*options, "--set", f"model.epochs={epochs}", "--set", "evaluate=false", "--out", out]
+    return [str(ROOT / ".venv/bin/weft"), "train", str(FILE), *words]
 
 
 def measured(job: str, epochs: int) -> tuple[float, float]:
     """Returns the seconds and the CPU seconds of a job."""
-    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
+        commands = [command(job, epochs, f"{folder}/{copy}") for copy in range(2 if job == "2 copies" else 1)]
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        subprocess.run(command(job, epochs, f"{folder}/run"), env=variables, check=True, stdout=subprocess.DEVNULL)
+        started = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for words in commands]
+        statuses = [process.wait() for process in started]
+        if any(statuses):
+            raise SystemExit(f"{job} failed: {commands[0]}")
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -103,8 +103,9 @@ void SafetensorsFile::parse_header(const std::string& text, std::int64_t data_by
       }
       TensorInfo info{entry.at("dtype"), entry.at("shape"), entry.at("data_offsets").at(0),
                       entry.at("data_offsets").at(1)};
-      const bool inside = info.begin >= 0 && info.begin <= info.end && info.end <= data_bytes;
-      if (!inside || safetensors_size(info.dtype) == 0 || bytes_of(info.dtype, info.shape) != info.end - info.begin) {
+      if (info.end > data_bytes) fail("the file ends before the data of tensor '" + name + "'");
+      const bool ordered = info.begin >= 0 && info.begin <= info.end;
+      if (!ordered || safetensors_size(info.dtype) == 0 || bytes_of(info.dtype, info.shape) != info.end - info.begin) {
         fail("tensor '" + name + "' has inconsistent type, shape and offsets");
       }
       tensors_[name] = std::move(info);

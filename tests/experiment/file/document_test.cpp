@@ -16,6 +16,7 @@ namespace weft::experiment {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::string error_of(const std::string& text, const DocumentLimits& limits = {}) {
   try {
@@ -72,6 +73,12 @@ TEST(DocumentTest, ReportsLocationsOfErrors) {
   EXPECT_THAT(error_of("a: 1\n---\nb: 1\n"), HasSubstr("second document"));
   EXPECT_THAT(error_of(""), HasSubstr("the file is empty"));
   EXPECT_THAT(error_of("# only a comment\n"), HasSubstr("the file is empty"));
+}
+
+TEST(DocumentTest, PointsOutTabsInTheIndentation) {
+  for (const char* text : {"\ta: 1\n", "a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n", "a:\n  \t- b: 1\n"})
+    EXPECT_THAT(error_of(text), HasSubstr("; the indentation contains a tab, use spaces")) << text;
+  EXPECT_THAT(error_of("a: [1\t, 2\n"), Not(HasSubstr("tab")));
 }
 
 TEST(DocumentTest, RejectsPathsThatAreNotFiles) {

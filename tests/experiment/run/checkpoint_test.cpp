@@ -211,7 +211,8 @@ TEST(CheckpointTest, FlippedBitsAreDetected) {
         const auto restored = other.training.state();
         for (std::size_t i = 0; i < saved.size(); ++i)
           EXPECT_TRUE(at::equal(restored[i].value, saved[i])) << entry.path() << " byte " << at;
-      } catch (const std::exception&) {
+      } catch (const CheckpointError& error) {
+        EXPECT_THAT(error.what(), HasSubstr(kDamageAdvice));
         ++detected;
       }
     }

@@ -96,6 +96,20 @@ def test_an_edited_checkpoint_keeps_the_facts_of_its_run(finished: Path, tmp_pat
         assert ours[name] == theirs[name]
 
 
+def test_a_damaged_file_is_reported_once_with_its_rank(tmp_path: Path) -> None:
+    arguments = ["train", "-n", "2", toy_file(tmp_path), "--out", tmp_path / "run", "--set", "model.epochs=1"]
+    assert weft(*arguments).returncode == 0
+    shard = checkpoint.latest(tmp_path / "run") / "shard-1-of-2.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    done = weft(*arguments, "--resume")
+    assert done.returncode == 1, done.stdout
+    assert done.stderr.startswith(
+        f"weft: rank 1: cannot read safetensors file '{shard}': the file ends before the data"
+    )
+    assert done.stderr.count("weft: ") == 1, done.stderr
+    assert done.stderr.endswith("remove the checkpoint's folder to resume from the one before it\n"), done.stderr
+
+
 @pytest.mark.parametrize("ranks", ["1", "2"])
 def test_does_not_overwrite_user_files(tmp_path: Path, ranks: str) -> None:
     (tmp_path / "config.yaml").write_text(toy_file(tmp_path).read_text())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 from experiment import weft_command
-from experiment.weft_command import weft
+from experiment.weft_command import command, environment, weft
 from weft.tools import report
 
 from weft import checkpoint
@@ -96,3 +98,35 @@ def reconstruction(image: torch.Tensor, encoder: torch.Tensor, decoder: torch.Te
     values = torch.einsum("mpt,tp->mp", encoder.reshape(3, -1, 16), patches)
     back = torch.einsum("mpt,mp->tp", decoder.reshape(3, -1, 16), values)
     return torch.nn.functional.fold(back[None], (12, 11), 4)[0, 0]
+
+
+LARGE_ACTIVATIONS = """
+data: {set: blobs, images: 64, shape: [64, 64], classes: 3}
+model:
+  batch_size: 16
+  layers:
+    - conv: {maps: 32, kernel: 3, padding: 1, activation: relu}
+    - max_pool: 8
+    - linear: 3
+"""
+PAGES_OF_AN_ACTIVATION = 16 * 32 * 64 * 64 * 4 // 4096
+
+
+def page_faults(file: Path, epochs: int) -> int:
+    """Returns the number of pages that the system provided to a run."""
+    arguments = command("train", file, "--set", f"model.epochs={epochs}", "--set", "evaluate=false")
+    run = subprocess.Popen(
+        [*arguments, "--out", file.with_suffix(f".{epochs}")], env=environment(), stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(run.pid, 0)
+    run.returncode = os.waitstatus_to_exitcode(status)
+    assert run.returncode == 0
+    return usage.ru_minflt
+
+
+def test_steps_reuse_the_memory_of_earlier_steps(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(LARGE_ACTIVATIONS)
+    steps = 4 * (4 - 2)
+    # Without a pool, each step gets new pages for two tensors of this size.
+    assert page_faults(file, 4) - page_faults(file, 2) < steps * PAGES_OF_AN_ACTIVATION / 2

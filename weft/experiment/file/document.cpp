@@ -206,6 +206,14 @@ void require_text(const std::string& text, const std::string& name, const Docume
     throw ExperimentError(located(name, {}, "not a text file in UTF-8; expected YAML in UTF-8"));
 }
 
+// yaml-cpp's messages often do not mention the tab.
+bool is_indented_with_tab(const std::string& text, const YAML::Mark& mark) {
+  std::istringstream lines(text);
+  std::string line;
+  for (int i = 0; i <= mark.line && std::getline(lines, line); ++i) continue;
+  return line.find('\t') < line.find_first_not_of(" \t");
+}
+
 }  // namespace
 
 ValuePtr parse_document(const std::string& text, const std::string& name, const DocumentLimits& limits) {
@@ -224,7 +232,9 @@ ValuePtr parse_document(const std::string& text, const std::string& name, const 
     }
     return root;
   } catch (const YAML::Exception& error) {
-    throw ExperimentError(located(name, place_of(error.mark), "invalid YAML: " + error.msg));
+    const char* const advice =
+        is_indented_with_tab(text, error.mark) ? "; the indentation contains a tab, use spaces" : "";
+    throw ExperimentError(located(name, place_of(error.mark), "invalid YAML: " + error.msg + advice));
   }
 }
 

@@ -114,6 +114,19 @@ void require_checksum(const Piece& piece, const std::string& tensor, const Tenso
                         tensor + "' differs" + kDamageAdvice);
 }
 
+Tensor read_piece(const fs::path& folder, const std::string& name, const Piece& piece,
+                  const at::TensorOptions& options) {
+  Tensor stored = at::empty(piece.box.sizes(), options);
+  try {
+    files::SafetensorsFile(folder / piece.file)
+        .read(name, stored.mutable_data_ptr(), static_cast<std::int64_t>(stored.nbytes()));
+  } catch (const files::SafetensorsError& error) {
+    throw CheckpointError(error.what() + std::string(kDamageAdvice));
+  }
+  require_checksum(piece, name, stored, folder);
+  return stored;
+}
+
 // Reads a box of a tensor from the pieces that contain it.
 Tensor assemble(const fs::path& folder, const std::string& name, const IndexedTensor& tensor, const partition::Box& box,
                 const Tensor& like) {
@@ -121,10 +134,7 @@ Tensor assemble(const fs::path& folder, const std::string& name, const IndexedTe
   for (const Piece& piece : tensor.pieces) {
     const partition::Box shared = piece.box.intersect(box);
     if (shared.empty()) continue;
-    Tensor stored = at::empty(piece.box.sizes(), result.options());
-    files::SafetensorsFile(folder / piece.file)
-        .read(name, stored.mutable_data_ptr(), static_cast<std::int64_t>(stored.nbytes()));
-    require_checksum(piece, name, stored, folder);
+    const Tensor stored = read_piece(folder, name, piece, result.options());
     const auto relative = [&](const partition::Box& origin) {
       partition::Box moved = shared;
       for (std::size_t i = 0; i < moved.dims(); ++i) {
@@ -148,7 +158,8 @@ const IndexedTensor& matching(const CheckpointIndex& index, const Parameter& par
   if (shape != parameter.whole || dtype != dtype_name(parameter.value)) {
     throw CheckpointError("weft: tensor '" + parameter.name + "' does not match: this experiment has " +
                           dtype_name(parameter.value) + " " + shape_text(parameter.whole) + ", checkpoint " +
-                          folder.string() + " has " + dtype + " " + shape_text(shape));
+                          folder.string() + " has " + dtype + " " + shape_text(shape) +
+                          "; restore the layer, or start a new run with --out");
   }
   return found->second;
 }

@@ -149,16 +149,24 @@ std::string with_own_checksum(std::string text) {
   return text.replace(at, kChecksumDigits, files::checksum_text(text.data(), text.size()));
 }
 
-// Older checkpoints have no checksums.
-void require_own_checksum(const std::string& text, const CheckpointIndex& index, const fs::path& folder) {
-  const bool has_checksums = std::any_of(index.tensors.begin(), index.tensors.end(), [](const auto& entry) {
+[[noreturn]] void throw_damaged(const fs::path& folder, const std::string& problem) {
+  throw CheckpointError("weft: the index of checkpoint " + folder.string() + " is damaged: " + problem + kDamageAdvice);
+}
+
+// Returns whether the index contains its own checksum. Older checkpoints have no checksums.
+bool has_own_checksum(const std::string& text, const fs::path& folder) {
+  const auto at = own_checksum(text);
+  if (!at) return false;
+  if (*at + kChecksumDigits > text.size() || with_own_checksum(text) != text)
+    throw_damaged(folder, "its checksum differs");
+  return true;
+}
+
+bool has_checksums(const CheckpointIndex& index) {
+  return std::any_of(index.tensors.begin(), index.tensors.end(), [](const auto& entry) {
     return std::any_of(entry.second.pieces.begin(), entry.second.pieces.end(),
                        [](const Piece& piece) { return !piece.checksum.empty(); });
   });
-  const auto at = own_checksum(text);
-  if (at ? *at + kChecksumDigits <= text.size() && with_own_checksum(text) == text : !has_checksums) return;
-  throw CheckpointError("weft: the index of checkpoint " + folder.string() + " is damaged: its checksum differs" +
-                        kDamageAdvice);
 }
 
 }  // namespace
@@ -207,6 +215,7 @@ CheckpointIndex read_index(const fs::path& folder) {
   if (!stream) throw CheckpointError("weft: " + folder.string() + " is not a checkpoint: it has no " + kIndexFile);
   try {
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    const bool verified = has_own_checksum(text, folder);
     const Json json = Json::parse(text);
     if (json.at("format") != kFormat || json.at("version") != kVersion) {
       throw CheckpointError("weft: " + folder.string() + " has an unknown format; this version reads " + kFormat + " " +
@@ -223,10 +232,10 @@ CheckpointIndex read_index(const fs::path& folder) {
       index.tensors[name] = tensor_from(tensor);
       require_covered(name, index.tensors[name], folder);
     }
-    require_own_checksum(text, index, folder);
+    if (!verified && has_checksums(index)) throw_damaged(folder, "its own checksum is missing");
     return index;
   } catch (const Json::exception& error) {
-    throw CheckpointError("weft: the index of checkpoint " + folder.string() + " is damaged: " + error.what());
+    throw_damaged(folder, error.what());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <optional>
+#include <string_view>
 
 #include "weft/collective/autograd/call.h"
 #include "weft/experiment/file/problems.h"
@@ -12,6 +13,13 @@
 namespace weft::experiment {
 namespace {
 
+// The message of several ranks names the rank in front of each text.
+std::string without_prefix(std::string text) {
+  constexpr std::string_view kPrefix = "weft: ";
+  if (text.starts_with(kPrefix)) text.erase(0, kPrefix.size());
+  return text;
+}
+
 std::optional<mpi::Failure> failure_of(const std::function<void()>& work) {
   try {
     work();
@@ -19,9 +27,9 @@ std::optional<mpi::Failure> failure_of(const std::function<void()>& work) {
   } catch (const ExperimentError& error) {
     return mpi::Failure{error.what(), mpi::Failure::Kind::kUserError};
   } catch (const c10::Error& error) {
-    return mpi::Failure{error.what_without_backtrace()};
+    return mpi::Failure{without_prefix(error.what_without_backtrace())};
   } catch (const std::exception& error) {
-    return mpi::Failure{error.what()};
+    return mpi::Failure{without_prefix(error.what())};
   }
 }
 
@@ -33,7 +41,7 @@ void run_on_all_ranks(const CommunicatorPtr& communicator, const char* subject, 
   const auto failure = collective::interruptible([&] { return mpi::share_failure(*communicator, subject, mine); });
   if (!failure) return;
   if (failure->kind == mpi::Failure::Kind::kUserError) throw ExperimentError(failure->text);
-  throw mpi::SharedFailure(failure->text);
+  throw mpi::SharedFailure("weft: " + failure->text);
 }
 
 }  // namespace weft::experiment
