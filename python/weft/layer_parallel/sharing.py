@@ -119,8 +119,8 @@ class Sharing:
             yield from visit(layer, str(number), None)
 
 
-BufferUpdates = dict[int, dict[str, dict[str, Any]]]
-"""Changes of shared buffers in a pass: by layer, key of the module and name of the buffer."""
+BufferUpdates = dict[tuple[int, int], dict[str, dict[str, Any]]]
+"""Changes of shared buffers in a pass: by micro-batch and layer, key of the module and name of the buffer."""
 
 
 class SharedBuffers:
@@ -181,15 +181,16 @@ def _weight(part: _NormBase, batches: Tensor | None) -> float:
 @torch.no_grad()
 def combine(updates: BufferUpdates, modules: dict[str, nn.Module]) -> None:
     """Applies the changes of all layers, in order, to this rank's modules, by key."""
-    for number in sorted(updates):
-        for key, changes in updates[number].items():
+    for place in sorted(updates):
+        for key, changes in updates[place].items():
             part = modules.get(key)
             if part is None:
                 continue
             for name, change in changes.items():
                 if not change.is_floating_point():
-                    part.get_buffer(name).add_(change)
+                    part.get_buffer(name).data.add_(change)  # .data: graphs that saved the buffer stay valid
             for name, change in changes.items():
                 if isinstance(part, _NormBase) and change.is_floating_point():
                     batches = part.get_buffer("num_batches_tracked") if part.momentum is None else None
-                    part.get_buffer(name).lerp_(change.to(part.get_buffer(name)), _weight(part, batches))
+                    buffer = part.get_buffer(name).data
+                    buffer.lerp_(change.to(buffer), _weight(part, batches))
