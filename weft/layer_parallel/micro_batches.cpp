@@ -21,8 +21,8 @@ void require_rows(const StateLayout& input, std::int64_t requested) {
                       "need the same number of rows, got ",
                       input.describe());
   }
-  TORCH_CHECK_VALUE(requested <= rows_in(input), "weft: expected at most as many micro-batches as samples, got ",
-                    requested, " micro-batches of ", rows_in(input),
+  TORCH_CHECK_VALUE(requested <= rows_in(input), "weft: a micro-batch needs at least one sample, got ", requested,
+                    " micro-batches of ", rows_in(input),
                     " samples; pass a smaller micro_batches, or none to let weft choose");
 }
 

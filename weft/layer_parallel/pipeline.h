@@ -92,7 +92,7 @@ class Pipeline {
   Tensors loss_gradients_;
   bool failed_ = false;
   std::string activity_;  // for the text of an error
-  std::string fault_;     // of this rank
+  std::string fault_;     // the text of this rank's error
   std::exception_ptr cause_;
 };
 

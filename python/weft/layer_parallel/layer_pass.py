@@ -92,10 +92,9 @@ class Pass:
             return
         values = list(self._values)
         for i in self._per_sample:
-            if values[i].dim() == 0 or values[i].shape[0] != total:
-                raise ValueError(
-                    f"weft: a PerSample argument has the shape {tuple(values[i].shape)}, but the batch has {total} samples"
-                )
+            shape = tuple(values[i].shape)
+            if not shape or shape[0] != total:
+                raise ValueError(f"weft: a PerSample argument has the shape {shape}, but the batch has {total} samples")
             with torch.set_grad_enabled(values[i].requires_grad):
                 values[i] = values[i][begin:end]
         self._args, self._kwargs = tree_unflatten(values, self._structure)

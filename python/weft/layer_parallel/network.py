@@ -102,7 +102,9 @@ class LayerParallel(nn.Module):
             if solver not in SOLVERS:
                 raise ValueError(f"weft: expected solver to be one of {SOLVERS}, got {solver!r}")
             self.solver = solver
-            self.micro_batches = require_integers("micro_batches", micro_batches, 1) if micro_batches is not None else None
+            self.micro_batches = (
+                require_integers("micro_batches", micro_batches, 1) if micro_batches is not None else None
+            )
             if solver == "pipeline":
                 levels, backward_levels = 1, None
             description = {

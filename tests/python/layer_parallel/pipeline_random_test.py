@@ -5,6 +5,7 @@ A failure prints its seed. WEFT_NETWORKS sets the number of networks.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def generate(seed: int) -> Network:
         layers, forms = [Stepped(width) for _ in range(count)], ["step"] * count
     elif kind == "reshape":
         widths = [width, *(choose.randint(1, 5) for _ in range(count))]
-        layers, forms = [Reshape(a, b) for a, b in zip(widths, widths[1:])], ["plain"] * count
+        layers, forms = [Reshape(a, b) for a, b in itertools.pairwise(widths)], ["plain"] * count
     elif kind == "shared":
         shared = [Block(width) for _ in range(choose.randint(1, 3))]
         layers = [choose.choice(shared) for _ in range(count)]

@@ -227,9 +227,7 @@ def test_hooks_of_parameters_run_once(comm: weft.Communicator) -> None:
         parameters = list(net.parameters())
         for parameter in parameters:
             parameter.register_hook(calls.append)
-        loss = (
-            net.loss(torch.sum, start(), reduction="sum") if direct else net.compose(torch.sum, net(start()))
-        )
+        loss = net.loss(torch.sum, start(), reduction="sum") if direct else net.compose(torch.sum, net(start()))
         weft.backward(loss)
         assert len(calls) == len(parameters)
 
@@ -239,9 +237,7 @@ def test_hooks_of_parameters_run_once(comm: weft.Communicator) -> None:
 
 @pytest.mark.parametrize("solver", ["pipeline", "mgrit"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_the_loss_trains_opening_network_and_closing(
-    comm: weft.Communicator, reduction: str, solver: str
-) -> None:
+def test_the_loss_trains_opening_network_and_closing(comm: weft.Communicator, reduction: str, solver: str) -> None:
     opening, closing = nn.Linear(4, 4).double(), nn.Linear(4, 2).double()
     layers = [Block(4) for _ in range(7)]
     target = torch.randn(7, 2, dtype=torch.float64)
@@ -432,7 +428,7 @@ def test_a_failing_loss(comm: weft.Communicator) -> None:
     def fail(y: Tensor) -> Tensor:
         raise ZeroDivisionError("no loss today")
 
-    with pytest.raises(weft.LayerError, match="the loss failed on rank 0, micro-batch 0.*no loss today"):
+    with pytest.raises(weft.LayerError, match=r"the loss failed on rank 0, micro-batch 0.*no loss today"):
         net.loss(fail, start())
     with pytest.raises(weft.LayerError, match="the loss to be a scalar"):
         net.loss(lambda y: y, start())
