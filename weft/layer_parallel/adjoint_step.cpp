@@ -74,10 +74,7 @@ Tensors adjoint_step(LayerEvaluator& evaluator, std::int64_t layer, const Record
   if (evaluator.layer(layer).form != Form::kResidual) {
     return vector_jacobian_product(evaluator, layer, recorded, gradient, weights);
   }
-  // Only the gradients of the weights need the factor dt before the product.
-  if (weights == nullptr) {
-    return advance(gradient, vector_jacobian_product(evaluator, layer, recorded, gradient, nullptr), dt);
-  }
+  // As autograd does in a loop over the layers, so that a converged solve returns the same bits.
   Tensors scaled;
   for (const auto& tensor : gradient) scaled.push_back(at::mul(tensor, dt));
   return advance(gradient, vector_jacobian_product(evaluator, layer, recorded, scaled, weights), 1);
