@@ -28,9 +28,15 @@ def measure(name: str, make: Callable[[], nn.Module], steps: int, x: Tensor) -> 
     serial = weft.LayerParallel(alone, layers, levels=1)
     one_rank = weft.LayerParallel(alone, layers, **options)
     all_ranks = weft.LayerParallel(world, layers, **options)
+    pipeline = weft.LayerParallel(world, layers, solver="pipeline", micro_batches=8)
 
     def train(network: Callable[[Tensor], Tensor]) -> None:
         weft.backward(network(x).sum())
+        for layer in layers:
+            layer.zero_grad()
+
+    def train_1f1b() -> None:
+        weft.backward(pipeline.loss(torch.sum, x, reduction="sum"))
         for layer in layers:
             layer.zero_grad()
 
@@ -42,6 +48,8 @@ def measure(name: str, make: Callable[[], nn.Module], steps: int, x: Tensor) -> 
         "serial": on_first(serial),
         "multigrid/n1": on_first(one_rank),
         f"multigrid/n{world.size}": lambda: train(all_ranks),
+        f"pipeline/n{world.size}": lambda: train(pipeline),
+        f"pipeline_1f1b/n{world.size}": train_1f1b,
     }
     times = compare(alternatives, calls=3, repeats=11)
     for kind in list(times)[1:]:

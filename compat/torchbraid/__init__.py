@@ -3,10 +3,11 @@
 ``LayerParallel`` takes mpi4py communicators and torchbraid's arguments, and uses ``weft.LayerParallel``.
 """
 
-from . import test_cbs, utils
+from . import utils
 from ._gru import GRU_Parallel, GRU_Serial, RNN_Serial
 from ._layer_parallel import LayerParallel
 from ._vector import BraidVector
+from .test_fixtures import gpumpi_check, test_cbs
 from .utils import getDevice
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "LayerParallel",
     "RNN_Serial",
     "getDevice",
+    "gpumpi_check",
     "test_cbs",
     "utils",
 ]

@@ -48,7 +48,8 @@ def _count(value: Any) -> str:
 
 def form_of(layer: nn.Module, alone: bool) -> str:
     """Returns weft's form of the layer. torchbraid derives it from the step count and the arguments of forward."""
-    parameters = [p for p in inspect.signature(layer.forward).parameters.values() if p.kind in _POSITIONAL]
+    forward = getattr(layer, "template", layer).forward
+    parameters = [p for p in inspect.signature(forward).parameters.values() if p.kind in _POSITIONAL]
     second = parameters[1] if len(parameters) > 1 else None
     if second is not None and (second.name == "dt" or (second.default is inspect.Parameter.empty and not alone)):
         return "step"

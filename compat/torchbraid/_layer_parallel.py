@@ -20,6 +20,7 @@ from ._blocks import Block, Layers, expand
 from ._diagnostics import diagnose
 from ._module import LPModule
 from ._spatial import Transfer, spatial_functions
+from ._splines import spline_makers
 
 
 class LayerParallel(LPModule):
@@ -43,19 +44,39 @@ class LayerParallel(LPModule):
         nsplines: int = 0,
         splinedegree: int = 1,
         spatial_ref_pair: Sequence[Transfer] | None = None,
+        max_levels: int | None = None,
     ) -> None:
-        _reject_unsupported(user_mpi_buf, nsplines)
+        _reject_unsupported(user_mpi_buf)
+        if max_levels is not None:  # the argument of older versions
+            max_fwd_levels = max_bwd_levels = max_levels
         super().__init__(comm, max_fwd_levels, max_bwd_levels, max_iters)
         self._coarsen, self._refine = spatial_functions(spatial_ref_funcs or spatial_ref_pair, levels_to_coarsen)
         makers = expand(layer_blocks, global_steps)
+        if nsplines:
+            makers = spline_makers(makers, nsplines, splinedegree, float(Tf))
         self.global_steps = len(makers)
         self.Tf = float(Tf)
         self.dt = self.Tf / len(makers)
         self._diagnosing = False
         own = _bindings.load().balanced_range(len(makers), self._group.size, self._group.rank)
         self._layers = Layers(makers, range(*own))
+        self.fwd_app.attach(comm, self.global_steps, self.Tf, range(*own))
+        self.bwd_app.attach(comm, self.global_steps, self.Tf, range(*own))
         self.layer_models = nn.ModuleList(self._layers.own.values())
         self._discard_network()
+
+    @property
+    def local_layers(self) -> nn.Sequential:
+        """The layers of this rank."""
+        return nn.Sequential(*self.layer_models)
+
+    @property
+    def group(self) -> weft.Communicator:
+        return self._group
+
+    def numbered_layers(self) -> list[tuple[int, nn.Module]]:
+        """Returns this rank's layers with their numbers in the network."""
+        return list(zip(self._layers.own, self.layer_models, strict=True))
 
     # ---- evaluation
 
@@ -217,11 +238,7 @@ def _weights(layer: nn.Module) -> list[Tensor]:
     return [tensor.detach().cpu() for tensor in _tensors(layer)]
 
 
-def _reject_unsupported(user_mpi_buf: bool, nsplines: int) -> None:
-    if nsplines:
-        raise NotImplementedError(
-            f"torchbraid (weft): spline weights are not supported (nsplines={nsplines}); use nsplines=0"
-        )
+def _reject_unsupported(user_mpi_buf: bool) -> None:
     if user_mpi_buf and torch.cuda.is_available():
         raise NotImplementedError(
             "torchbraid (weft): states on GPUs are staged through host memory; use user_mpi_buf=False"

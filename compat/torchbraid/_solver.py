@@ -38,7 +38,36 @@ class SolverSettings:
         self._guess: InitialGuess | None = None
         self.min_coarse = 2
 
+    def attach(self, comm: Any, steps: int, tf: float, own: range) -> None:
+        """Sets the communicator and the time grid. ``own`` are the layers of this rank."""
+        self.mpi_comm = comm
+        self.num_steps = steps
+        self.Tf = tf
+        self.dt = tf / steps
+        self._own = own
+
     # ---- torchbraid's interface
+
+    def getMPIComm(self) -> Any:
+        return self.mpi_comm
+
+    def getNumSteps(self) -> int:
+        """Returns the number of steps of all ranks."""
+        return self.num_steps
+
+    def getLevelNumSteps(self, level: int) -> int:
+        """Returns the number of steps of a level."""
+        return self.num_steps // self.getFineTimeIndex(1, level)
+
+    def getStepBounds(self) -> tuple[int, int]:
+        """Returns the first and the last point of this rank; point k precedes layer k."""
+        return self._own.start + (self._own.start > 0), self._own.stop
+
+    def inject_network_state(self, fine_app: SolverSettings, cf: int) -> None:
+        """Does nothing: every solve starts from its own initial guess."""
+
+    def interp_network_state(self, coarse_app: SolverSettings, cf: int) -> None:
+        """Does nothing: every solve starts from its own initial guess."""
 
     def setMaxIters(self, iterations: int) -> None:
         _require_count("max_iters", iterations, 1)
@@ -90,12 +119,13 @@ class SolverSettings:
         self._guess = guess
 
     def setFinalFCRelax(self, flag: bool = True) -> None:
-        """Always on: the last sweep computes the gradients. Raises NotImplementedError for False."""
-        if not flag:
-            raise NotImplementedError("torchbraid (weft): setFinalFCRelax(False) is not supported")
+        """Does nothing: the last sweep evaluates every layer for the gradients, so it is always on."""
 
     def setTimerFile(self, name: str) -> None:
         """Does nothing: ``getTimersString`` returns the times."""
+
+    def setBraidTimers(self, flag: int) -> None:
+        """Does nothing: the timers are always on."""
 
     def resetBraidTimer(self) -> None:
         """Does nothing; ``timer_manager.resetTimers`` resets the timers."""

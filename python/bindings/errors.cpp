@@ -6,6 +6,7 @@
 #include <string>
 
 #include "weft/layer_parallel/evaluator.h"
+#include "weft/layer_parallel/pipeline.h"
 #include "weft/mpi/error.h"
 #include "weft/multigrid/error.h"
 
@@ -67,6 +68,8 @@ void translate(std::exception_ptr thrown) {
   } catch (const mpi::Disagreement& error) {
     raise("Disagreement", error);
   } catch (const multigrid::SolveError& error) {
+    raise("LayerError", error);
+  } catch (const layer_parallel::PipelineError& error) {
     raise("LayerError", error);
   } catch (const layer_parallel::LayerError& error) {
     raise("LayerError", error);

@@ -65,6 +65,10 @@ PassFunctions functions_of(const py::object& pass, bool has_input) {
     const py::gil_scoped_acquire gil;
     return from_python(call(evaluate, layer, to_python(x), dt, buffers == Buffers::kKeep));
   };
+  functions.begin_micro_batch = [begin = method("begin_micro_batch")](partition::Range rows, std::int64_t total) {
+    const py::gil_scoped_acquire gil;
+    call(begin, rows.begin, rows.end, total);
+  };
   const auto transfer = [&](const char* name) -> Transfers::Function {
     const Held function = method(name);
     if (function->is_none()) return nullptr;
@@ -117,6 +121,9 @@ GridOptions grid(const py::dict& description) {
 Options options(const py::dict& description) {
   Options options;
   options.tf = description["tf"].cast<double>();
+  options.solver = named<std::string, SolverKind>(
+      description, "solver", {{"mgrit", SolverKind::kMultigrid}, {"pipeline", SolverKind::kPipeline}});
+  options.micro_batches = description["micro_batches"].cast<std::int64_t>();
   options.forward_grid = grid(description["forward_grid"]);
   options.backward_grid = grid(description["backward_grid"]);
   options.forward = multigrid::solve_options(description["forward"]);
@@ -158,6 +165,20 @@ py::object forward(LayerParallel& network, const Tensors& extras, const py::obje
   return to_python(y);
 }
 
+py::object loss(LayerParallel& network, const Tensors& extras, const py::object& pass) {
+  PassFunctions functions = functions_of(pass, network.communicator().rank() == 0);
+  const LossFunction function = [loss = hold(pass.attr("loss"))](const Tensors& y, partition::Range rows) {
+    const py::gil_scoped_acquire gil;
+    return call(loss, to_python(y), rows.begin, rows.end).cast<at::Tensor>();
+  };
+  at::Tensor value;
+  {
+    const py::gil_scoped_release released;
+    value = network.loss(Tensors(), function, extras, std::move(functions));
+  }
+  return py::cast(value);
+}
+
 py::list states(const LayerParallel& network) {
   py::list result;
   for (const auto& [point, state] : network.states()) result.append(py::make_tuple(point, to_python(state)));
@@ -188,6 +209,7 @@ void bind(py::module_& m) {
   py::class_<LayerParallel>(m, "LayerParallel")
       .def(py::init(&create))
       .def("forward", &forward)
+      .def("loss", &loss)
       .def("set_solvers",
            [](LayerParallel& self, const py::dict& forward, const py::dict& backward) {
              self.set_solvers(multigrid::solve_options(forward), multigrid::solve_options(backward));

@@ -29,7 +29,7 @@ from ._request import Request, Status
 from ._tape import anchor, backward, grad, reset_tape, tape, tape_length
 from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
-from .layer_parallel import LayerParallel, Solve
+from .layer_parallel import LayerParallel, PerSample, Solve
 from .mesh import Mesh
 from .time_parallel import GRU, LSTM, ImplicitGRU, ParaGRU, ParaLSTM, TimeParallel
 from .tools._diagnosis import doctor
@@ -65,6 +65,7 @@ __all__ = [
     "ParaGRU",
     "ParaLSTM",
     "PeerLost",
+    "PerSample",
     "Request",
     "Solve",
     "Status",

@@ -25,31 +25,27 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Forwa
   const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
   RandomScope random(pass->seed, pass->device);
   LayerEvaluator evaluator(layers, random, pass->functions);
-  Tensors sums(parameters.unique.size());
-  Tensors extra_sums(pass->extras.size());
-  const auto add = [](at::Tensor& sum, const at::Tensor& term) {
-    if (term.defined()) sum = sum.defined() ? sum.add(term) : term;
-  };
-  const auto collect = [&](std::int64_t layer, const Tensors& found) {
-    const auto& places = parameters.of_layer[layer];
-    for (std::size_t i = 0; i < places.size(); ++i) add(sums[places[i]], found[i]);
-    for (std::size_t i = 0; i < extra_sums.size(); ++i) add(extra_sums[i], found[places.size() + i]);
-  };
+  GradientSums sums(parameters, pass->extras.size());
   const Tensors& extras = pass->functions.leaves.empty() ? pass->extras : pass->functions.leaves;
-  AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, pass->transfers,
-                         {gradient_at_end(gradients, *pass), &pass->records, &extras, keep_graph, collect});
-  const multigrid::Options how = options_for(options.backward, *pass);
-  statistics.backward = run_solve(plan.adjoint(), true, [&] { return adjoint_solver.solve(problem, how); });
-  statistics.backward.steps = problem.evaluations();
-
+  const auto collect = [&](std::int64_t layer, const Tensors& found) { sums.add(layer, found); };
+  WeightGradients weights{&extras, keep_graph, collect};
   Tensors result;
-  if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
-  adjoint_solver.release();
+  if (options.solver == SolverKind::kPipeline) {
+    result = pipeline_backward(gradients, *pass, evaluator, random, std::move(weights));
+  } else {
+    AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, pass->transfers,
+                           {gradient_at_end(gradients, *pass), &pass->records, std::move(weights)});
+    const multigrid::Options how = options_for(options.backward, *pass);
+    statistics.backward = run_solve(plan.adjoint(), true, [&] { return adjoint_solver.solve(problem, how); });
+    statistics.backward.steps = problem.evaluations();
+    if (first()) result = adjoint_solver.solution(plan.layers()).as<Tensors>();
+    adjoint_solver.release();
+  }
   if (options.replicated) result = broadcast_state(std::move(result), 0, codec(*pass), *communicator);
-  shared.sum(parameters, sums, *communicator);
+  shared.sum(parameters, sums.parameters, *communicator);
   if (pass->functions.solved) pass->functions.solved(true);
-  result.insert(result.end(), sums.begin(), sums.end());
-  result.insert(result.end(), extra_sums.begin(), extra_sums.end());
+  result.insert(result.end(), sums.parameters.begin(), sums.parameters.end());
+  result.insert(result.end(), sums.extras.begin(), sums.extras.end());
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "weft/collective/autograd/call.h"
+#include "weft/layer_parallel/micro_batches.h"
 #include "weft/layer_parallel/network_implementation.h"
 #include "weft/layer_parallel/state_transfer.h"
 #include "weft/mpi/options.h"
@@ -34,16 +35,17 @@ multigrid::Options options_for(multigrid::Options solve, const ForwardPass& pass
   return solve;
 }
 
-Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras, PassFunctions functions) {
+Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras, PassFunctions functions,
+                                               const LossFunction& loss) {
   std::exception_ptr problem;
   try {
     if (functions.input) x = std::exchange(functions.input, nullptr)();
   } catch (...) {
     problem = std::current_exception();
   }
-  if (communicator->size() == 1 && one_level()) {
+  if (communicator->size() == 1 && one_level() && !loss) {
     if (problem) std::rethrow_exception(problem);
-    return loop(std::move(x), functions);
+    return loop(x, functions);
   }
   Tensors inputs = parameters.unique;
   inputs.insert(inputs.end(), extras.begin(), extras.end());
@@ -57,11 +59,12 @@ Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras,
   pass->transfers = pass->functions.transfers.coarsen ? pass->functions.transfers : options.transfers;
   pass->device = device_for(x);
   Tensors y;
+  Tensors gradients;  // of the inputs, if the loss has already computed them
   {
     CollectiveCall call(kName, communicator->id());
     call.check([&] {
       if (problem) std::rethrow_exception(problem);
-      if (has_input()) require_state(x, "an input");
+      if (has_input()) require_input(x);
     });
     const bool changed = shared.changed() || (first() && StateLayout::of(x) != shapes.input);
     pass->seed = changed ? kChanged : next_pass_seed();
@@ -73,11 +76,16 @@ Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras,
       if (unknown || outcome.value_min == kChanged) shared.learn(*communicator);
       find_shapes(*pass);
       layers.refresh(*communicator, pass->functions);
+      if (loss) return pipeline_loss(x, *pass, gradient.recording(), loss, inputs, gradients);
+      if (options.solver == SolverKind::kPipeline) return pipeline_forward(x, *pass, gradient.recording());
       return solve(x, *pass, gradient.recording());
     });
   }
   if (pass->used_random_numbers) draw_pass_seed();
-  if (gradient.recording()) {
+  if (gradient.recording() && loss) {
+    LossAdjoint adjoint{shared_from_this(), std::make_shared<Tensors>(std::move(gradients))};
+    collective::record(kName, communicator, inputs, y, std::move(adjoint), gradient.on_tape());
+  } else if (gradient.recording()) {
     collective::record(kName, communicator, inputs, y, Adjoint{shared_from_this(), pass}, gradient.on_tape());
   }
   if (pass->functions.solved) pass->functions.solved(false);
@@ -85,25 +93,55 @@ Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras,
 }
 
 // One rank and one level need no solver; autograd differentiates the loop.
-Tensors LayerParallel::Implementation::loop(Tensors x, const PassFunctions& functions) {
-  require_state(x, "an input");
-  looped.clear();
+Tensors LayerParallel::Implementation::loop(const Tensors& x, const PassFunctions& functions) {
+  require_input(x);
+  points.clear();
+  Tensors y;
   bool used_random_numbers = false;
   {
     RandomScope random(next_pass_seed(), x.front().device());
-    for (std::int64_t number = 0; number < plan.layers(); ++number) {
-      Layer& layer = layers[number];
-      random.begin(number);
-      if (options.keep_states) looped.push_back(detached(x));
-      Tensors y =
-          functions.evaluate ? functions.evaluate(number, x, plan.dt(), Buffers::kKeep) : layer.function(x, plan.dt());
-      x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
+    if (options.solver == SolverKind::kMultigrid) {
+      y = loop_over_layers(x, functions, random);
+    } else {
+      std::vector<Tensors> outputs;
+      for (const MicroBatch& batch : micro_batches_for(StateLayout::of(x))) {
+        random.set_micro_batch(static_cast<std::int64_t>(outputs.size()));
+        if (functions.begin_micro_batch) functions.begin_micro_batch(batch.rows, x.front().size(0));
+        outputs.push_back(loop_over_layers(rows_of(x, batch.rows), functions, random));
+        require_rows_kept(outputs.back(), batch.rows);
+      }
+      y = join(outputs);
     }
     used_random_numbers = random.used();
   }
   if (used_random_numbers) draw_pass_seed();
-  if (options.keep_states) looped.push_back(detached(x));
+  return y;
+}
+
+Tensors LayerParallel::Implementation::loop_over_layers(Tensors x, const PassFunctions& functions,
+                                                        RandomScope& random) {
+  for (std::int64_t number = 0; number < plan.layers(); ++number) {
+    Layer& layer = layers[number];
+    random.begin(number);
+    keep_point(number, x);
+    Tensors y =
+        functions.evaluate ? functions.evaluate(number, x, plan.dt(), Buffers::kKeep) : layer.function(x, plan.dt());
+    x = layer.form == Form::kResidual ? advance(x, y, plan.dt()) : std::move(y);
+  }
+  keep_point(plan.layers(), x);
   return x;
+}
+
+// Appends the rows of a micro-batch to the state of a point.
+void LayerParallel::Implementation::keep_point(std::int64_t point, const Tensors& state) {
+  if (!options.keep_states) return;
+  Tensors& kept = points[point];
+  kept = kept.empty() ? detached(state) : join({kept, detached(state)});
+}
+
+void LayerParallel::Implementation::require_input(const Tensors& x) const {
+  require_state(x, "an input");
+  if (options.solver == SolverKind::kPipeline) require_rows(StateLayout::of(x), options.micro_batches);
 }
 
 // Broadcasts the layout of rank 0's input and the seed of the pass.
@@ -155,8 +193,7 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, ForwardPass& pass
   const multigrid::Options how = options_for(options.forward, pass);
   statistics.forward = run_solve(plan.forward(), false, [&] { return forward_solver.solve(problem, how); });
   statistics.forward.steps = problem.evaluations();
-  pass.used_random_numbers =
-      communicator->agree(mpi::Direction::kForward, {.value = random.used() ? 1 : 0}).value_max > 0;
+  note_random_numbers(random, pass);
   Tensors y;
   if (communicator->rank() == plan.last_rank()) y = forward_solver.solution(plan.layers()).as<Tensors>();
   if (!options.keep_states) forward_solver.release();
@@ -165,18 +202,22 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, ForwardPass& pass
 
 Tensors LayerParallel::Implementation::deliver_output(Tensors y, ForwardPass& pass) {
   const Codec code = codec(pass);
-  if (options.replicated) {
-    y = broadcast_state(std::move(y), plan.last_rank(), code, *communicator);
-  } else {
-    y = send_state(std::move(y), plan.last_rank(), 0, code, *communicator);
-    StateLayout output = pass.shapes.output();
-    if (one_level()) {  // the layout of the output may differ from that of the input
-      output = StateLayout::decode(
-          broadcast_numbers((first() ? StateLayout::of(y) : StateLayout()).encode(), 0, *communicator).data());
-    }
-    if (!first()) y = output.zeros(pass.device);
+  if (options.replicated) return detached(broadcast_state(std::move(y), plan.last_rank(), code, *communicator));
+  return zeros_like_output(send_state(std::move(y), plan.last_rank(), 0, code, *communicator), pass);
+}
+
+Tensors LayerParallel::Implementation::zeros_like_output(Tensors y, const ForwardPass& pass) {
+  StateLayout output = pass.shapes.output();
+  if (one_level()) {  // the layout of the output may differ from that of the input
+    output = StateLayout::decode(
+        broadcast_numbers((first() ? StateLayout::of(y) : StateLayout()).encode(), 0, *communicator).data());
   }
-  return detached(y);
+  return detached(first() ? y : output.zeros(pass.device));
+}
+
+void LayerParallel::Implementation::note_random_numbers(RandomScope& random, ForwardPass& pass) {
+  pass.used_random_numbers =
+      communicator->agree(mpi::Direction::kForward, {.value = random.used() ? 1 : 0}).value_max > 0;
 }
 
 }  // namespace weft::layer_parallel

@@ -62,12 +62,17 @@ std::string describe(std::int64_t count, const Options& options) {
   std::ostringstream text;
   text << "LayerParallel of " << count << " layers (" << describe(options.forms)
        << "), tf=" << std::setprecision(std::numeric_limits<double>::max_digits10) << options.tf
-       << (options.replicated ? ", replicated" : "") << "; forward " << describe(options.forward_grid) << "; backward "
-       << describe(options.backward_grid);
+       << (options.replicated ? ", replicated" : "");
+  if (options.solver == SolverKind::kPipeline) {
+    text << "; pipeline of " << options.micro_batches << " micro-batches";
+    return text.str();
+  }
+  text << "; forward " << describe(options.forward_grid) << "; backward " << describe(options.backward_grid);
   return text.str();
 }
 
 Plan plan_for(const Communicator& comm, std::int64_t count, const Options& options) {
+  if (options.solver == SolverKind::kPipeline) return {count, comm.size(), options.tf, {}, {}};
   return {count, comm.size(), options.tf, options.forward_grid, options.backward_grid};
 }
 
@@ -87,7 +92,10 @@ std::shared_ptr<Communicator> open_communicator(const Communicator& comm, std::i
   CollectiveCall call("LayerParallel", comm.id());
   Signature signature("LayerParallel");
   signature.add(count).add(options.replicated ? 1 : 0).add(describe(options.forms));
+  signature.add(static_cast<std::int64_t>(options.solver)).add(options.micro_batches);
   call.check([&] {
+    TORCH_CHECK_VALUE(options.micro_batches >= 0, "weft: expected micro_batches to be at least 1, got ",
+                      options.micro_batches);
     const Plan plan = plan_for(comm, count, options);
     signature.add(static_cast<std::int64_t>(plan.forward().signature()));
     signature.add(static_cast<std::int64_t>(plan.adjoint().signature()));
@@ -111,7 +119,8 @@ LayerParallel::Implementation::Implementation(const std::shared_ptr<Communicator
       plan(plan_for(*comm, count, how)),
       layers(plan, comm->rank(), std::move(given)),
       forward_solver(plan.forward(), communicator),
-      adjoint_solver(plan.adjoint(), reversed(*communicator)) {
+      adjoint_solver(plan.adjoint(), reversed(*communicator)),
+      transport(communicator) {
   shared.set(std::move(shared_copies));
   index_parameters();
 }
@@ -143,6 +152,14 @@ at::Tensor LayerParallel::forward(const at::Tensor& x, const Tensors& extras) {
   return implementation_->forward(x.defined() ? Tensors{x} : Tensors(), extras, {}).front();
 }
 
+at::Tensor LayerParallel::loss(const Tensors& x, const LossFunction& function, const Tensors& extras,
+                               PassFunctions functions) {
+  TORCH_CHECK_VALUE(implementation_->options.solver == SolverKind::kPipeline && !implementation_->options.replicated,
+                    "weft: LayerParallel::loss needs SolverKind::kPipeline and no replication; otherwise apply the "
+                    "loss to the output of forward()");
+  return implementation_->forward(x, extras, std::move(functions), function).front();
+}
+
 const Tensors& LayerParallel::parameters() const { return implementation_->parameters.unique; }
 const Communicator& LayerParallel::communicator() const { return *implementation_->communicator; }
 const Plan& LayerParallel::plan() const { return implementation_->plan; }
@@ -156,14 +173,14 @@ void LayerParallel::set_solvers(const multigrid::Options& forward, const multigr
 
 void LayerParallel::release_states() {
   implementation_->forward_solver.release();
-  implementation_->looped.clear();
+  implementation_->points.clear();
 }
 
 std::vector<std::pair<std::int64_t, Tensors>> LayerParallel::states() const {
   const auto& solver = implementation_->forward_solver;
-  std::vector<std::pair<std::int64_t, Tensors>> result;
-  for (const auto& state : implementation_->looped) result.emplace_back(result.size(), state);
-  if (!result.empty()) return result;
+  const auto& kept = implementation_->points;
+  std::vector<std::pair<std::int64_t, Tensors>> result(kept.begin(), kept.end());
+  if (!result.empty() || implementation_->options.solver == SolverKind::kPipeline) return result;
   const partition::Range points = solver.points();
   for (std::int64_t point = points.begin; point < points.end; ++point) {
     result.emplace_back(point, detached(solver.solution(point).as<Tensors>()));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weft/layer_parallel/layer.h"
+#include "weft/layer_parallel/loss_gradient.h"
 #include "weft/layer_parallel/parameters.h"
 #include "weft/layer_parallel/pass_functions.h"
 #include "weft/layer_parallel/plan.h"
@@ -22,8 +23,17 @@
 
 namespace weft::layer_parallel {
 
+enum class SolverKind : std::int8_t {
+  kMultigrid,  // all ranks work on the whole batch at once; iterative
+  kPipeline,   // the ranks work on different micro-batches; exact
+};
+
 struct Options {
   double tf = 1;  // final time; dt is tf / layers
+  SolverKind solver = SolverKind::kMultigrid;
+  // For the pipeline, which divides the first dimension of the input: the number of micro-batches, or 0 for four per
+  // rank. The other options of solves and grids do not apply to it.
+  std::int64_t micro_batches = 0;
   GridOptions forward_grid;
   GridOptions backward_grid;
   // Always with Options::measure_last_change. If the shape of the state changes along the network, a coarse solve
@@ -62,9 +72,16 @@ class LayerParallel {
 
   // Collective. Evaluates the network; see Options::replicated for the ranks that pass input and get output.
   // extras: further tensors that the layers use and that need gradients; each rank gets the contribution of its layers.
-  // Throws multigrid::SolveError on all ranks, with rank and layer, if a layer throws; the network stays usable.
+  // Throws multigrid::SolveError or PipelineError on all ranks, with rank and layer, if a layer throws; the network
+  // stays usable.
   [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras = {}, PassFunctions functions = {});
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const Tensors& extras = {});
+  // Collective; for SolverKind::kPipeline without Options::replicated. Returns the sum of function(output, rows) over
+  // the micro-batches on rank 0, which alone calls the function, and zero on other ranks. rows: those of the
+  // micro-batch in the batch. If gradients are on, it computes them too, in 1F1B order; backward() of the result
+  // scales and accumulates them. Tensors that the function uses must be leaves of the graph, or need no gradients.
+  [[nodiscard]] at::Tensor loss(const Tensors& x, const LossFunction& function, const Tensors& extras = {},
+                                PassFunctions functions = {});
 
   // The parameters of this rank's layers, each once, for this rank's optimizer.
   [[nodiscard]] const Tensors& parameters() const;

@@ -17,9 +17,11 @@
 #include "weft/layer_parallel/layer_store.h"
 #include "weft/layer_parallel/network.h"
 #include "weft/layer_parallel/parameters.h"
+#include "weft/layer_parallel/pipeline.h"
 #include "weft/layer_parallel/problems.h"
 #include "weft/layer_parallel/randomness.h"
 #include "weft/layer_parallel/shapes.h"
+#include "weft/multigrid/mpi_transport.h"
 #include "weft/multigrid/solver.h"
 
 namespace weft::layer_parallel {
@@ -37,6 +39,7 @@ struct ForwardPass {
   Tensors extras;
   PassFunctions functions;
   Transfers transfers;
+  std::vector<MicroBatch> micro_batches;  // of the pipeline, with their records
   at::Device device{at::kCPU};
   bool used_random_numbers = false;
   bool released = false;
@@ -51,15 +54,33 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   [[nodiscard]] bool has_input() const { return first() || options.replicated; }
   [[nodiscard]] bool one_level() const { return plan.forward().levels() == 1 && plan.adjoint().levels() == 1; }
 
-  [[nodiscard]] Tensors forward(Tensors x, const Tensors& extras, PassFunctions functions);
-  [[nodiscard]] Tensors loop(Tensors x, const PassFunctions& functions);
+  // loss: if set, returns the loss instead of the output; see LayerParallel::loss().
+  [[nodiscard]] Tensors forward(Tensors x, const Tensors& extras, PassFunctions functions,
+                                const LossFunction& loss = nullptr);
+  [[nodiscard]] Tensors loop(const Tensors& x, const PassFunctions& functions);
+  [[nodiscard]] Tensors loop_over_layers(Tensors x, const PassFunctions& functions, RandomScope& random);
   void learn_input(const Tensors& x, ForwardPass& pass);
   void find_shapes(const ForwardPass& pass);
   [[nodiscard]] at::Device device_for(const Tensors& x) const;
   [[nodiscard]] Codec codec(const ForwardPass& pass) const;
   [[nodiscard]] Tensors solve(const Tensors& x, ForwardPass& pass, bool recording);
   [[nodiscard]] Tensors deliver_output(Tensors y, ForwardPass& pass);
+  // Collective. Returns the output of rank 0, and zeros of its shape on the other ranks.
+  [[nodiscard]] Tensors zeros_like_output(Tensors y, const ForwardPass& pass);
+  // Collective. Notes whether a layer of any rank used random numbers.
+  void note_random_numbers(RandomScope& random, ForwardPass& pass);
   [[nodiscard]] variable_list adjoint(const std::shared_ptr<ForwardPass>& pass, variable_list&& gradients);
+  void require_input(const Tensors& x) const;
+  void keep_point(std::int64_t point, const Tensors& state);
+  // The two passes of the pipeline (pipeline_passes.cpp).
+  [[nodiscard]] std::vector<MicroBatch> micro_batches_for(const StateLayout& input) const;
+  [[nodiscard]] PipelineWork pipeline_work(const Tensors& x, ForwardPass& pass, bool recording);
+  [[nodiscard]] Tensors pipeline_forward(const Tensors& x, ForwardPass& pass, bool recording);
+  [[nodiscard]] Tensors pipeline_backward(const Tensors& gradients, ForwardPass& pass, LayerEvaluator& evaluator,
+                                          RandomScope& random, WeightGradients weights);
+  // Returns the loss, and appends its leaves to `inputs` and the gradients of all inputs to `gradients`.
+  [[nodiscard]] Tensors pipeline_loss(const Tensors& x, ForwardPass& pass, bool recording, const LossFunction& loss,
+                                      Tensors& inputs, Tensors& gradients);
   [[nodiscard]] Tensors gradient_at_end(const Tensors& gradients, const ForwardPass& pass);
 
   struct Adjoint {
@@ -70,10 +91,19 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
     }
     void release() {
       pass->records.clear();
+      pass->micro_batches.clear();
       pass->functions = {};
       pass->transfers = {};
       pass->released = true;
     }
+  };
+
+  // Scales the gradients that loss() has computed.
+  struct LossAdjoint {
+    std::shared_ptr<Implementation> network;
+    std::shared_ptr<Tensors> gradients;  // null after release
+    variable_list operator()(OperationNode& /*node*/, variable_list&& scale) const;
+    void release() { gradients.reset(); }
   };
 
   std::shared_ptr<Communicator> communicator;
@@ -83,10 +113,11 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   SharedParameters shared;
   multigrid::Solver forward_solver;
   multigrid::Solver adjoint_solver;
+  multigrid::MpiTransport transport;  // of the pipeline
   ParameterIndex parameters;
   Statistics statistics;
-  Shapes shapes;                // for the layout of the last input; equal on all ranks
-  std::vector<Tensors> looped;  // states kept by loop()
+  Shapes shapes;                           // for the layout of the last input; equal on all ranks
+  std::map<std::int64_t, Tensors> points;  // states that the loop or the pipeline kept, by point
   bool shapes_known = false;
 };
 

@@ -53,6 +53,16 @@ void ParameterIndex::add(std::int64_t number, const Tensors& parameters) {
   }
 }
 
+void GradientSums::add(std::int64_t layer, const Tensors& gradients) {
+  const auto accumulate = [](at::Tensor& sum, const at::Tensor& term) {
+    if (term.defined()) sum = sum.defined() ? sum.add(term) : term;
+  };
+  const auto found = index.of_layer.find(layer);
+  const std::size_t count = found == index.of_layer.end() ? 0 : found->second.size();
+  for (std::size_t i = 0; i < count; ++i) accumulate(parameters[found->second[i]], gradients[i]);
+  for (std::size_t i = 0; i < extras.size(); ++i) accumulate(extras[i], gradients[count + i]);
+}
+
 SharedCopies find_shared(const Communicator& comm, double tf, const std::vector<Layer>& layers) {
   if (layers.empty()) return {};  // all ranks reject it together, later
   const Plan plan(static_cast<std::int64_t>(layers.size()), comm.size(), tf, {}, {});

@@ -23,6 +23,18 @@ struct ParameterIndex {
   void add(std::int64_t number, const Tensors& parameters);
 };
 
+// The sums of the gradients of a rank's parameters and of the extra tensors over its layers.
+struct GradientSums {
+  GradientSums(const ParameterIndex& parameter_index, std::size_t extra_tensors)
+      : index(parameter_index), parameters(parameter_index.unique.size()), extras(extra_tensors) {}
+  // gradients: those of the layer's parameters, then those of the extra tensors; some may be undefined.
+  void add(std::int64_t layer, const Tensors& gradients);
+
+  const ParameterIndex& index;
+  Tensors parameters;  // in the order of index.unique
+  Tensors extras;
+};
+
 // This rank's copies of parameters that layers of several ranks use, by a name that is equal on all ranks.
 using SharedCopies = std::map<std::string, at::Tensor>;
 

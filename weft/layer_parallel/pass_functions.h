@@ -6,6 +6,7 @@
 #include <string>
 
 #include "weft/layer_parallel/layer.h"
+#include "weft/partition/range.h"
 
 namespace weft::layer_parallel {
 
@@ -36,6 +37,8 @@ enum class Buffers : std::int8_t { kKeep, kRestore };
 struct PassFunctions {
   // Called first. Returns the input of the network, or an empty state on ranks without input. May call rebind().
   std::function<Tensors()> input;
+  // Called before the layers of a micro-batch are evaluated, with its rows in the batch and the rows of the batch.
+  std::function<void(partition::Range rows, std::int64_t total)> begin_micro_batch;
   // Replaces Layer::function.
   std::function<Tensors(std::int64_t layer, const Tensors& x, double dt, Buffers buffers)> evaluate;
   // Replaces Options::transfers and Options::guess.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/layer_parallel/adjoint_step.h"
 #include "weft/layer_parallel/evaluator.h"
 #include "weft/layer_parallel/plan.h"
 #include "weft/layer_parallel/shapes.h"
@@ -93,15 +94,10 @@ class ForwardProblem final : public TensorProblem {
 // Propagates gradients backward by vector-Jacobian products. Time counts from the end of the network.
 class AdjointProblem final : public TensorProblem {
  public:
-  // Called on the last sweep with the gradients of a layer's parameters and of the extra tensors; some may be
-  // undefined.
-  using Collect = std::function<void(std::int64_t layer, const Tensors& gradients)>;
   struct Input {
     Tensors gradient;         // gradient at the end of the network; only the owner of that point uses it
     Records* records;         // records of the forward pass
-    const Tensors* extras;    // further tensors that need gradients, as the layers use them
-    bool keep_graph = false;  // keep the autograd graph for another backward pass
-    Collect collect;
+    WeightGradients weights;  // collected on the last sweep
   };
   AdjointProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
                  const Transfers& transfers, Input input);
@@ -112,8 +108,6 @@ class AdjointProblem final : public TensorProblem {
   [[nodiscard]] multigrid::State evaluate(const multigrid::State& u, const multigrid::Step& step) override;
   [[nodiscard]] const StateLayout& layout(std::int64_t fine_index) const override;
   [[nodiscard]] const Recorded& recorded(std::int64_t layer, const multigrid::Step& step);
-  [[nodiscard]] Tensors vector_jacobian_product(std::int64_t layer, const Recorded& recorded, const Tensors& gradient,
-                                                bool final);
 
   Input input_;
   // Evaluations of coarse steps, for layers whose function depends on the step size.

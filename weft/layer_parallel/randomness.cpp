@@ -12,9 +12,11 @@ namespace {
 
 using partition::scramble;
 
-// Adjacent layers must not have adjacent seeds.
-std::uint64_t seed_for(PassSeed seed, std::int64_t layer) noexcept {
-  return scramble(scramble(static_cast<std::uint64_t>(seed)) + static_cast<std::uint64_t>(layer));
+// Adjacent layers and micro-batches must not have adjacent seeds.
+std::uint64_t seed_for(PassSeed seed, std::int64_t micro_batch, std::int64_t layer) noexcept {
+  auto pass = static_cast<std::uint64_t>(seed);
+  if (micro_batch > 0) pass = scramble(scramble(pass) - static_cast<std::uint64_t>(micro_batch));
+  return scramble(scramble(pass) + static_cast<std::uint64_t>(layer));
 }
 
 // Whether a generator drew numbers since it was seeded.
@@ -77,7 +79,7 @@ void RandomScope::begin(std::int64_t layer) {
   begun_ = true;
   for (auto& [generator, before] : generators_) {
     const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(seed_for(seed_, layer));
+    generator.set_current_seed(seed_for(seed_, micro_batch_, layer));
   }
 }
 

@@ -29,6 +29,8 @@ class RandomScope {
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
+  // Makes begin() use the numbers of this micro-batch. Micro-batch 0 has the numbers of a pass without micro-batches.
+  void set_micro_batch(std::int64_t number) { micro_batch_ = number; }
   // Restarts the random numbers of this layer.
   void begin(std::int64_t layer);
   // Whether any layer used random numbers.
@@ -38,6 +40,7 @@ class RandomScope {
   void note_use();
 
   PassSeed seed_;
+  std::int64_t micro_batch_ = 0;
   // The generators with their original states.
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;
   bool begun_ = false;

@@ -60,6 +60,10 @@ class ContextTimerManager:
         """Returns the timer of that name; creates it on the first call."""
         return self._timers.setdefault(name, ContextTimer(name))
 
+    def resetTimers(self) -> None:
+        """Removes all timers."""
+        self._timers = {}
+
     def getTimers(self) -> dict[str, ContextTimer]:
         return self._timers
 

@@ -22,20 +22,20 @@ def split_communicator(comm: Any, splitting: int) -> tuple[Any, Any]:
 
 
 @torch.no_grad()
-def average_gradients(params: nn.Module | Iterable[torch.Tensor], comm: Any) -> None:
+def average_gradients(model: nn.Module | Iterable[torch.Tensor], comm_dp: Any) -> None:
     """Collective. Replaces gradients by their mean over the ranks of a data-parallel mpi4py communicator.
 
     All ranks must have the same parameters in the same order; a rank without a gradient counts as zero.
     """
     from mpi4py import MPI
 
-    for parameter in params.parameters() if isinstance(params, nn.Module) else params:
+    for parameter in model.parameters() if isinstance(model, nn.Module) else model:
         if not parameter.requires_grad:
             continue
         mine = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         total = mine.detach().cpu().contiguous().clone()
-        comm.Allreduce(MPI.IN_PLACE, total.numpy(), op=MPI.SUM)
-        parameter.grad = total.div_(comm.Get_size()).to(parameter)
+        comm_dp.Allreduce(MPI.IN_PLACE, total.numpy(), op=MPI.SUM)
+        parameter.grad = total.div_(comm_dp.Get_size()).to(parameter)
 
 
 class Partition(Subset[Any]):

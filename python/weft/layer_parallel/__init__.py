@@ -1,6 +1,7 @@
 """Layer-parallel training: deep networks whose layers are distributed over ranks."""
 
+from .micro_batches import PerSample
 from .network import LayerParallel, SerialNetwork, zero_joined_to
 from .solve import Solve, SolveStatistics
 
-__all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics", "zero_joined_to"]
+__all__ = ["LayerParallel", "PerSample", "SerialNetwork", "Solve", "SolveStatistics", "zero_joined_to"]

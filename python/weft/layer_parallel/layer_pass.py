@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from weft import _call_site
 
+from .micro_batches import PerSample
 from .module_state import Place, update_copy
 from .sharing import BufferUpdates, SharedBuffers
 from .solve import SolveStatistics
@@ -36,7 +39,14 @@ class Pass:
     """Owned by the pass and its graph. It refers to the network only during forward, so that a graph that is still
     alive does not keep the network alive."""
 
-    def __init__(self, network: LayerParallel, x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        network: LayerParallel,
+        x: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        loss: Callable[[State, int, int], Tensor] | None = None,
+    ) -> None:
         self._network: LayerParallel | None = network
         self._x = x
         self._layers = network._held
@@ -44,24 +54,31 @@ class Pass:
         self._warned = network._warned
         self.coarsen, self.refine = network._transfers
         self.guess = network._guess
-        self.plain = network._plain
+        self.plain = network._plain and loss is None
+        self._loss = loss
         self.updates: BufferUpdates = {}
+        self._counts: dict[int, int] = {}
         self.assigned: list[int] = []
         self.extras: list[Tensor] = []
         self.leaves: list[Tensor] = []
-        self._args, self._kwargs = (args, kwargs) if self.plain else self._separate(args, kwargs)
+        self._args, self._kwargs = args, kwargs
+        self._per_sample: list[int] = []  # indices of the values that are divided into micro-batches
+        if args or kwargs:
+            self._values, self._structure = tree_flatten((args, kwargs))
+            self._prepare_values()
 
-    def _separate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Replaces tensors that require grad by leaves. Their own graphs and hooks are not part of the solve."""
-        if not args and not kwargs:
-            return args, kwargs
-        values, structure = tree_flatten((args, kwargs))
-        for i, value in enumerate(values):
-            if isinstance(value, Tensor) and value.requires_grad:
+    def _prepare_values(self) -> None:
+        """Unwraps PerSample. Replaces tensors that require grad by leaves: their own graphs and hooks are not part of
+        the solve."""
+        for i, value in enumerate(self._values):
+            if isinstance(value, PerSample):
+                value = self._values[i] = value.tensor
+                self._per_sample.append(i)
+            if not self.plain and isinstance(value, Tensor) and value.requires_grad:
                 self.extras.append(value)
-                values[i] = value.detach().requires_grad_()
-                self.leaves.append(values[i])
-        return tree_unflatten(values, structure)
+                self._values[i] = value.detach().requires_grad_()
+                self.leaves.append(self._values[i])
+        self._args, self._kwargs = tree_unflatten(self._values, self._structure)
 
     # ---- called by the library
 
@@ -69,6 +86,22 @@ class Pass:
         assert self._network is not None
         self._network._follow_changes()
         return self._x
+
+    def begin_micro_batch(self, begin: int, end: int, total: int) -> None:
+        if not self._per_sample:
+            return
+        values = list(self._values)
+        for i in self._per_sample:
+            shape = tuple(values[i].shape)
+            if not shape or shape[0] != total:
+                raise ValueError(f"weft: a PerSample argument has the shape {shape}, but the batch has {total} samples")
+            with torch.set_grad_enabled(values[i].requires_grad):
+                values[i] = values[i][begin:end]
+        self._args, self._kwargs = tree_unflatten(values, self._structure)
+
+    def loss(self, y: State, begin: int, end: int) -> Tensor:
+        assert self._loss is not None
+        return self._loss(y, begin, end)
 
     def evaluate(self, number: int, x: State, dt: float, keep: bool) -> State:
         layer = self._layers[number]
@@ -96,11 +129,16 @@ class Pass:
         buffers = SharedBuffers(layer.shared)
         try:
             y = self._call(layer, x, dt)
-            self.updates[number] = buffers.take_changes()
+            self.updates[(self._count(number), number)] = buffers.take_changes()
         except BaseException:
             buffers.restore()
             raise
         return y
+
+    def _count(self, number: int) -> int:
+        """Returns how often this layer has updated shared buffers; the pipeline updates them once per micro-batch."""
+        count = self._counts[number] = self._counts.get(number, -1) + 1
+        return count
 
     def describe(self, number: int) -> bytes:
         assert self._network is not None

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from weft import _bindings, _objects
 from weft.communicator import Communicator
@@ -26,6 +26,7 @@ from .solve import Solve, SolveStatistics, per_level, require_integers
 __all__ = ["LayerParallel", "SerialNetwork", "Solve", "SolveStatistics"]
 
 FORMS = ("residual", "step", "plain")
+SOLVERS = ("mgrit", "pipeline")
 _LAYER = re.compile(r"\blayer \d+ \(")  # the name of a layer in an error of the library
 _LISTS = (Sequence, nn.Sequential, nn.ModuleList)
 State: TypeAlias = "Tensor | tuple[Tensor, ...]"
@@ -36,8 +37,9 @@ class LayerParallel(nn.Module):
     """A network whose layers are distributed over the ranks of ``comm``. Collective.
 
     Multigrid solves forward and backward. The result is exact once the solves have converged; see ``statistics``. The
-    input is that of rank 0, which also gets the output; the other ranks get zeros that are joined to the graph.
-    ``compose`` runs the layers before and after the network on rank 0.
+    solver "pipeline" is always exact: it divides the batch into micro-batches that flow from rank to rank. The input is
+    that of rank 0, which also gets the output; the other ranks get zeros that are joined to the graph. ``compose`` runs
+    the layers before and after the network on rank 0.
 
     Args:
         layers: a sequence of modules, or a function from a layer number to its module. Every rank creates all layers in
@@ -46,6 +48,8 @@ class LayerParallel(nn.Module):
         tf: the end time; the step size ``dt`` is ``tf`` divided by the number of layers.
         form: how a layer computes the next state, for all layers or one per layer: "residual" is ``x + dt * layer(x)``,
             "step" is ``layer(x, dt)`` and "plain" is ``layer(x)``.
+        solver: "mgrit" or "pipeline". Each ignores the options of the other, so you can compare them.
+        micro_batches: the number of micro-batches of the pipeline; by default four per rank, at most one per sample.
         levels: the number of multigrid levels; with 1 the layers are evaluated one after the other.
         cfactor: the coarsening factor between levels: a number, or ``{level: number}``.
         min_coarse: the smallest number of points on a coarse level.
@@ -66,6 +70,8 @@ class LayerParallel(nn.Module):
         steps: int | None = None,
         tf: float = 1.0,
         form: str | Sequence[str] = "residual",
+        solver: str = "mgrit",
+        micro_batches: int | None = None,
         levels: int = 2,
         cfactor: int | Mapping[int, int] = 4,
         min_coarse: int = 2,
@@ -93,8 +99,18 @@ class LayerParallel(nn.Module):
             self._forms = _forms(form, count)
             self._solves = _solves(forward or Solve(), backward or Solve())
             self._transfers = (coarsen, refine)
+            if solver not in SOLVERS:
+                raise ValueError(f"weft: expected solver to be one of {SOLVERS}, got {solver!r}")
+            self.solver = solver
+            self.micro_batches = (
+                require_integers("micro_batches", micro_batches, 1) if micro_batches is not None else None
+            )
+            if solver == "pipeline":
+                levels, backward_levels = 1, None
             description = {
                 "tf": self.tf,
+                "solver": solver,
+                "micro_batches": self.micro_batches or 0,
                 "forward_grid": _grid(levels, cfactor, min_coarse),
                 "backward_grid": _grid(
                     levels if backward_levels is None else backward_levels,
@@ -138,9 +154,47 @@ class LayerParallel(nn.Module):
 
         Raises LayerError on all ranks if a layer fails.
         """
-        current = Pass(self, x, args, kwargs)
+        return self._run(self._network.forward, Pass(self, x, args, kwargs))
+
+    def loss(
+        self,
+        function: Callable[..., Tensor],
+        x: State | None = None,
+        *targets: Any,
+        reduction: str = "mean",
+        **kwargs: Any,
+    ) -> Tensor:
+        """Collective. Returns ``function(net(x), *targets)`` on rank 0 and a zero on other ranks; use it for training.
+
+        The pipeline calls the function once per micro-batch and computes the gradients at once, in the order "one
+        forward, one backward" (1F1B): each rank holds the graphs of few micro-batches. ``weft.backward`` of the result
+        accumulates these gradients. Other solvers call the function once.
+
+        Args:
+            function: the layers after the network and the loss. With the pipeline, the tensors that it uses besides its
+                arguments must be parameters, or need no gradients.
+            x: the input, as in ``forward``.
+            targets: tensors with one row per sample, on rank 0; other values are passed unchanged.
+            reduction: "mean" or "sum": how the function combines its samples, and weft the micro-batches.
+            kwargs: passed to every layer.
+
+        Raises LayerError on all ranks if a layer or the function fails.
+        """
+        if reduction not in ("mean", "sum"):
+            raise ValueError(f"weft: expected reduction to be 'mean' or 'sum', got {reduction!r}")
+        if self.solver != "pipeline" or self.replicated:
+            return self.compose(function, self(x, **kwargs), *targets)
+        rows = next((len(leaf) for leaf in tree_leaves(x) if isinstance(leaf, Tensor) and leaf.dim() > 0), 0)
+
+        def part(y: State, begin: int, end: int) -> Tensor:
+            value = function(y, *tree_map(lambda leaf: _rows(leaf, begin, end, rows), targets))
+            return value * ((end - begin) / rows) if reduction == "mean" and rows else value
+
+        return self._run(self._network.loss, Pass(self, x, (), kwargs, part))
+
+    def _run(self, run: Callable[[list[Tensor], Pass], Any], current: Pass) -> Any:
         try:
-            y = self._network.forward(current.extras, current)
+            result = run(current.extras, current)
         except RuntimeError as error:
             if isinstance(error, LayerError) or not _LAYER.search(str(error)):
                 raise
@@ -149,9 +203,9 @@ class LayerParallel(nn.Module):
             current.end()
             if current.assigned:
                 self._hold({number: self._held[number].module for number in current.assigned})
-        if self._shares_buffers and not self._plain:
+        if self._shares_buffers and not current.plain:
             self._combine_buffers(current.updates)
-        return y
+        return result
 
     def compose(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Returns ``function(*args, **kwargs)`` on rank 0, and on other ranks a zero that joins the arguments' graphs.
@@ -226,9 +280,10 @@ class LayerParallel(nn.Module):
         )
 
     def extra_repr(self) -> str:
+        how = "solver=pipeline" if self.solver == "pipeline" else f"levels={self.levels}"
         return (
             f"layers {self.own.start}..{self.own.stop - 1} of {self.total_layers} on rank {self.comm.rank} of "
-            f"{self.comm.size}, levels={self.levels}, tf={self.tf}"
+            f"{self.comm.size}, {how}, tf={self.tf}"
         )
 
     # ---- inner workings
@@ -353,6 +408,14 @@ def zero_joined_to(arguments: Any) -> Tensor:
             # A sum of no elements is zero even if the leaf contains NaN.
             zero = zero.to(leaf.device) + leaf.flatten()[:0].sum()
     return zero
+
+
+def _rows(value: Any, begin: int, end: int, total: int) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    if value.dim() == 0 or value.shape[0] != total:
+        raise ValueError(f"weft: a target has the shape {tuple(value.shape)}, but the batch has {total} samples")
+    return value[begin:end]
 
 
 def _advance(x: State, y: State, dt: float) -> State:

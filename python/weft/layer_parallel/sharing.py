@@ -119,8 +119,8 @@ class Sharing:
             yield from visit(layer, str(number), None)
 
 
-BufferUpdates = dict[int, dict[str, dict[str, Any]]]
-"""Changes of shared buffers in a pass: by layer, key of the module and name of the buffer."""
+BufferUpdates = dict[tuple[int, int], dict[str, dict[str, Any]]]
+"""Changes of shared buffers in a pass: by micro-batch and layer, key of the module and name of the buffer."""
 
 
 class SharedBuffers:
@@ -161,7 +161,7 @@ def _changes(part: nn.Module, before: dict[str, Tensor]) -> dict[str, Any]:
             continue
         if not new.is_floating_point() and not new.is_complex():
             changes[name] = new - old
-        elif isinstance(part, _NormBase) and name in ("running_mean", "running_var"):
+        elif name in _running_statistics(part):
             weight = _weight(part, before["num_batches_tracked"] + 1 if part.momentum is None else None)
             changes[name] = (new.detach().double() - (1 - weight) * old.double()) / weight
         else:
@@ -173,23 +173,30 @@ def _changes(part: nn.Module, before: dict[str, Tensor]) -> dict[str, Any]:
     return changes
 
 
-def _weight(part: _NormBase, batches: Tensor | None) -> float:
+def _running_statistics(part: nn.Module) -> tuple[str, ...]:
+    """Returns the names of buffers that are running means over batches. A module may name its own."""
+    own = ("running_mean", "running_var") if isinstance(part, _NormBase) else ()
+    return getattr(part, "running_statistics", own)
+
+
+def _weight(part: Any, batches: Tensor | None) -> float:
     """Returns the weight of the latest batch in the running statistics."""
-    return 1 / float(batches) if batches is not None else float(part.momentum)  # type: ignore[arg-type]
+    return 1 / float(batches) if batches is not None else float(part.momentum)
 
 
 @torch.no_grad()
 def combine(updates: BufferUpdates, modules: dict[str, nn.Module]) -> None:
     """Applies the changes of all layers, in order, to this rank's modules, by key."""
-    for number in sorted(updates):
-        for key, changes in updates[number].items():
+    for place in sorted(updates):
+        for key, changes in updates[place].items():
             part = modules.get(key)
             if part is None:
                 continue
             for name, change in changes.items():
                 if not change.is_floating_point():
-                    part.get_buffer(name).add_(change)
+                    part.get_buffer(name).data.add_(change)  # .data: graphs that saved the buffer stay valid
             for name, change in changes.items():
-                if isinstance(part, _NormBase) and change.is_floating_point():
+                if name in _running_statistics(part):
                     batches = part.get_buffer("num_batches_tracked") if part.momentum is None else None
-                    part.get_buffer(name).lerp_(change.to(part.get_buffer(name)), _weight(part, batches))
+                    buffer = part.get_buffer(name).data
+                    buffer.lerp_(change.to(buffer), _weight(part, batches))

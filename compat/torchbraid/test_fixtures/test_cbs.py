@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ._vector import BraidVector
+from .._vector import BraidVector
 
 FINEST = 0
 

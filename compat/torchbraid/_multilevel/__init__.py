@@ -1,0 +1,1 @@
+"""torchbraid.mgopt on top of weft.multilevel."""

@@ -1,0 +1,5 @@
+"""BraidVector under torchbraid's module name."""
+
+from ._vector import BraidVector
+
+__all__ = ["BraidVector"]

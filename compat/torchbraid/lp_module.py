@@ -1,0 +1,5 @@
+"""LPModule under torchbraid's module name."""
+
+from ._module import LPModule
+
+__all__ = ["LPModule"]

@@ -1,0 +1,5 @@
+"""LPDropout under torchbraid's module name."""
+
+from .layers import LPDropout
+
+__all__ = ["LPDropout"]

@@ -1,0 +1,37 @@
+#include "weft/layer_parallel/pipeline_schedule.h"
+
+#include <algorithm>
+
+namespace weft::layer_parallel {
+
+using Kind = PipelineAction::Kind;
+
+std::vector<PipelineAction> forward_schedule(int stage, std::int64_t micro_batches, bool outputs) {
+  std::vector<PipelineAction> actions;
+  for (std::int64_t m = 0; m < micro_batches; ++m) actions.push_back({Kind::kForward, m});
+  for (std::int64_t m = 0; outputs && stage == 0 && m < micro_batches; ++m) actions.push_back({Kind::kOutput, m});
+  return actions;
+}
+
+std::vector<PipelineAction> backward_schedule(int stage, std::int64_t micro_batches, bool gradients) {
+  std::vector<PipelineAction> actions;
+  for (std::int64_t m = 0; gradients && stage == 0 && m < micro_batches; ++m) actions.push_back({Kind::kGradient, m});
+  for (std::int64_t m = 0; m < micro_batches; ++m) actions.push_back({Kind::kBackward, m});
+  return actions;
+}
+
+// The loss is one more stage, S, on the rank of the first stage. Stage s starts with S - s forwards; then each backward
+// follows one forward. The loss of a micro-batch comes before the forward that its backward follows.
+std::vector<PipelineAction> one_forward_one_backward(int stage, int stages, std::int64_t micro_batches) {
+  const std::int64_t ahead = std::min<std::int64_t>(stages - stage, micro_batches);
+  std::vector<PipelineAction> actions;
+  for (std::int64_t m = 0; m < ahead; ++m) actions.push_back({Kind::kForward, m});
+  for (std::int64_t m = 0; m < micro_batches; ++m) {
+    if (stage == 0) actions.push_back({Kind::kLoss, m});
+    if (m + ahead < micro_batches) actions.push_back({Kind::kForward, m + ahead});
+    actions.push_back({Kind::kBackward, m});
+  }
+  return actions;
+}
+
+}  // namespace weft::layer_parallel
