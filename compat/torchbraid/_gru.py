@@ -55,9 +55,9 @@ class GRU_Parallel(LPModule):
         basic_block: a cell with ``forward(level, tstart, tstop, x, h)``; ``h`` is a tuple of tensors [layers, batch,
             ...]. If it has ``reduceX`` and ``fastForward``, the former runs once for all steps of this rank, and the
             latter takes its result instead of ``x``.
-        num_steps: the number of steps on each rank.
+        num_steps: the number of steps on each rank. Ranks may have more or fewer: see Tf.
         hidden_size, num_layers: the shape of the initial state if there is none.
-        Tf: the end time of the whole sequence.
+        Tf: the end time of the whole sequence, whose steps have equal lengths.
         max_levels: older name for max_fwd_levels and max_bwd_levels.
         model_compute_steps: has no effect.
     """
@@ -87,6 +87,10 @@ class GRU_Parallel(LPModule):
         self.GRU_models = basic_block
         self.fwd_app.has_fastforward = hasattr(basic_block, "fastForward") and hasattr(basic_block, "reduceX")
         self._fast_forward_calls = 0
+        self._batch = 0
+        # Whether one call of the cell may compute several steps; None before it is known. See _Cell.
+        self._joins: bool | None = None
+        self._agrees: bool | None = None
         # Bypasses nn.Module.__setattr__, which would register the cell a second time.
         object.__setattr__(self, "_network", None)
         self._built_for: Any = None
@@ -94,20 +98,27 @@ class GRU_Parallel(LPModule):
     def forward(self, x: Tensor, h: Tensor | State | None = None) -> Tensor | State:
         """Collective. Returns the final state on every rank for this rank's steps ``x`` [batch, steps, features]."""
         initial = _initial(x, h, self.num_layers, self.hidden_size)
-        if x.dim() != 3 or x.size(1) != self.num_steps:
-            raise ValueError(
-                f"torchbraid (weft): expected an input [batch, {self.num_steps} steps, features], got {tuple(x.shape)}"
-            )
+        if x.dim() != 3:
+            raise ValueError(f"torchbraid (weft): expected an input [batch, steps, features], got {tuple(x.shape)}")
         network = self._ready()
         # Turns off weft's tape, which would run backward even for outputs that the program discards.
         with self.timer("forward"), weft.tape(False):
+            self._batch = x.size(0)
+            self._agree_on_steps(x.size(1))
             steps = self._inputs(x.transpose(0, 1))
             _, final = network(steps, tuple(part.transpose(0, 1).contiguous() for part in initial))
+            self._joins = self._agrees
         self._report("forward", 0)
         state = tuple(part.transpose(0, 1) for part in (final if isinstance(final, tuple) else (final,)))
         if state[0].requires_grad:
             state = tuple(_GradientOfFirstRank.apply(part, self._group.rank) for part in state)
         return _plain(state)
+
+    def _agree_on_steps(self, count: int) -> None:
+        """Collective. A rank may have more or fewer steps than ``num_steps``."""
+        counts = self._group.all_gather(torch.tensor([count])).tolist()
+        self._first = sum(counts[: self._group.rank])
+        self.dt = self.Tf / max(1, sum(counts))
 
     def getFastForwardInfo(self) -> tuple[float, int]:
         """Returns the seconds in reduceX and the number of its calls in the last forward pass."""
@@ -156,8 +167,7 @@ class GRU_Parallel(LPModule):
             columns = [part.reshape(steps, batch, -1) for part in parts]
         else:
             columns = [x]
-        first = self._group.rank * self.num_steps
-        numbers = torch.arange(first, first + steps, dtype=x.dtype).view(-1, 1, 1).expand(-1, batch, 1)
+        numbers = torch.arange(self._first, self._first + steps, dtype=x.dtype).view(-1, 1, 1).expand(-1, batch, 1)
         return torch.cat([*columns, numbers], dim=2)
 
 
@@ -186,19 +196,40 @@ class _Reduction(nn.Module):
 
 
 class _Cell(nn.Module):
-    """A cell of torchbraid as weft.TimeParallel calls it."""
+    """A cell of torchbraid as weft.TimeParallel calls it: with rows of one or several steps.
+
+    A cell may depend on the time of a step. The first pass therefore calls it for each step, and compares the results
+    with those of one call for several steps. If they are equal, the next passes need fewer calls.
+    """
 
     def __init__(self, owner: GRU_Parallel) -> None:
         super().__init__()
         self.cell = owner.GRU_models
         self._fast = owner.fwd_app.has_fastforward
-        self._dt = owner.dt
         self._levels = {**_levels(owner.bwd_app), **_levels(owner.fwd_app)}
         object.__setattr__(self, "_owner", owner)
 
     def forward(self, x: Tensor, state: State, dt: float = 1) -> State:
-        begin = x[0, -1].item() * self._dt
-        times = (self._levels.get(int(dt), 0), begin, begin + dt * self._dt)
+        owner = self._owner
+        if owner._joins or len(x) == owner._batch:
+            return self._call(x, state, dt)
+        steps = zip(x.split(owner._batch), *(part.split(owner._batch) for part in state), strict=True)
+        results = [self._call(step, tuple(before), dt) for step, *before in steps]
+        by_step = tuple(torch.cat(parts) for parts in zip(*results, strict=True))
+        if owner._joins is None and owner._agrees is not False:
+            owner._agrees = self._agrees(x, state, dt, by_step)
+        return by_step
+
+    def _agrees(self, x: Tensor, state: State, dt: float, by_step: State) -> bool:
+        try:
+            joined = self._call(x, state, dt)
+        except Exception:  # a cell for batches of one size
+            return False
+        return all(_equal(a, b) for a, b in zip(joined, by_step, strict=True))
+
+    def _call(self, x: Tensor, state: State, dt: float) -> State:
+        begin = x[0, -1].item() * self._owner.dt
+        times = (self._levels.get(int(dt), 0), begin, begin + dt * self._owner.dt)
         by_layer = tuple(part.transpose(0, 1) for part in state)
         if self._fast:
             shapes = self._owner._shapes
@@ -208,6 +239,12 @@ class _Cell(nn.Module):
         else:
             result = self.cell(*times, x[:, :-1], by_layer)
         return tuple(part.transpose(0, 1) for part in result)
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """Whether the tensors are equal up to rounding."""
+    bound = 100 * torch.finfo(b.dtype).eps
+    return a.shape == b.shape and torch.allclose(a, b, rtol=bound, atol=bound)
 
 
 def _levels(app: SolverSettings) -> dict[int, int]:

@@ -37,12 +37,12 @@ std::unique_ptr<SequenceMultigrid> create(std::optional<std::int64_t> communicat
                                              grid_options(grid), adjoint ? TimeOrder::kAdjoint : TimeOrder::kForward);
 }
 
-// `step` is called with the state, the index and the count of a step, and whether it is final.
+// `step` is called with the states, the first steps, the count of each step, and whether they are final.
 py::dict solve(SequenceMultigrid& self, const at::Tensor& initial, py::object step, const py::dict& description) {
-  const auto function = [held = hold(std::move(step))](const at::Tensor& state, const SequenceMultigrid::Step& at) {
+  const auto function = [held = hold(std::move(step))](const at::Tensor& states, const SequenceMultigrid::Steps& steps) {
     const py::gil_scoped_acquire gil;
     try {
-      return (*held)(state, at.index, at.count, at.final).cast<at::Tensor>();
+      return (*held)(states, steps.first, steps.count, steps.final).cast<at::Tensor>();
     } catch (const py::error_already_set& error) {
       // KeyboardInterrupt, SystemExit and the like are not failures of a cell.
       if (!error.matches(PyExc_Exception)) std::throw_with_nested(layer_parallel::Interrupted(error.what()));

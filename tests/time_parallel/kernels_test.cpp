@@ -308,7 +308,7 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
       const auto grads = torch::autograd::grad({expected}, {input, initial, weight}, {grad});
 
       const Tensor output = at::empty_like(expected), final_state = at::empty_like(initial);
-      const Tensor before = at::zeros({kSteps, kRows, states * hidden}, output.options());
+      const Tensor carried = at::zeros({kSteps, kRows, (states - 1) * hidden}, output.options());
       DiagonalForward<T> forward;
       forward.extent = this->extent(hidden, kLengths, true);
       forward.input = read<T>(input);
@@ -316,7 +316,7 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
       forward.weight = pointer<T>(weight);
       forward.output = write<T>(output);
       forward.final_state = this->data(final_state);
-      forward.before = write<T>(before);
+      forward.carried = write<T>(carried);
       kernels.forward(forward);
       this->expect_close(output, expected, set, hidden);
       this->expect_close(final_state, at::cat(finals, 1), set, hidden);
@@ -326,7 +326,9 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
       DiagonalBackward<T> backward;
       backward.extent = forward.extent;
       backward.grad_output = read<T>(grad);
-      backward.before = read<T>(before);
+      backward.output = read<T>(output);
+      backward.carried = read<T>(carried);
+      backward.initial = pointer<T>(initial);
       backward.input = read<T>(input);
       backward.weight = pointer<T>(weight);
       backward.grad_input = write<T>(grad_input);

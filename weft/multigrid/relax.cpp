@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "weft/multigrid/residual.h"
 
@@ -23,7 +24,9 @@ class Sweep {
     // The value of a C-point is known before the sweep, and the next rank's interval starts from it.
     const std::int64_t last = level_.end() - 1;
     if (sends_ && level_.is_c_point(last)) solve_.boundary.send(level_, level_.u(last));
-    for (std::int64_t stop = level_.end(); stop > level_.first_target();) {
+    std::int64_t stop = level_.end();
+    if (solve_.evaluator.prepares_steps()) stop = run_together(stop);
+    while (stop > level_.first_target()) {
       const std::int64_t first = interval_start(stop);
       run_interval(first, stop);
       solve_.boundary.progress();
@@ -33,6 +36,36 @@ class Sweep {
   }
 
  private:
+  struct Interval {
+    std::int64_t next;  // the point that the next step leads to
+    std::int64_t stop;
+    State u;
+  };
+
+  // Runs the intervals whose first value this rank has, one step of each at a time. Returns the stop of the others.
+  std::int64_t run_together(std::int64_t stop) {
+    std::vector<Interval> intervals;
+    while (stop > level_.first_target()) {
+      const std::int64_t first = interval_start(stop);
+      if (!level_.owns(first - 1)) break;
+      intervals.push_back({first, stop, level_.u(first - 1)});
+      stop = first;
+    }
+    std::vector<PlannedStep> planned;
+    while (!intervals.empty()) {
+      planned.clear();
+      for (const Interval& interval : intervals) {
+        if (level_.is_c_point(interval.next) && !visitor_.c_point) continue;
+        planned.push_back({interval.u, solve_.hierarchy.step(level_.number(), interval.next - 1, final_)});
+      }
+      solve_.evaluator.prepare(planned);
+      for (Interval& interval : intervals) advance(interval.next++, interval.u);
+      std::erase_if(intervals, [](const Interval& interval) { return interval.next == interval.stop; });
+      solve_.boundary.progress();
+    }
+    return stop;
+  }
+
   // The start of the interval that ends before `stop`: the point after the last C-point below stop - 1.
   [[nodiscard]] std::int64_t interval_start(std::int64_t stop) const {
     return std::max((stop - 2) / level_.factor() * level_.factor() + 1, level_.first_target());
@@ -49,15 +82,18 @@ class Sweep {
 
   // Steps through this rank's part of an interval, of which at most the last point is a C-point.
   void step_through(std::int64_t first, std::int64_t stop, State u) {
-    for (std::int64_t index = first; index < stop; ++index) {
-      if (level_.is_c_point(index)) {
-        if (visitor_.c_point) visitor_.c_point(index, u);
-        return;
-      }
-      u = solve_.evaluator.step(u, level_.rhs(index), solve_.hierarchy.step(level_.number(), index - 1, final_));
-      if (sends_ && index + 1 == level_.end()) solve_.boundary.send(level_, u);
-      if (visitor_.f_point) visitor_.f_point(index, u);
+    for (std::int64_t index = first; index < stop; ++index) advance(index, u);
+  }
+
+  // Replaces the value before a point by that of the point, if it is an F-point.
+  void advance(std::int64_t index, State& u) {
+    if (level_.is_c_point(index)) {
+      if (visitor_.c_point) visitor_.c_point(index, u);
+      return;
     }
+    u = solve_.evaluator.step(u, level_.rhs(index), solve_.hierarchy.step(level_.number(), index - 1, final_));
+    if (sends_ && index + 1 == level_.end()) solve_.boundary.send(level_, u);
+    if (visitor_.f_point) visitor_.f_point(index, u);
   }
 
   Solve& solve_;

@@ -19,7 +19,7 @@ struct Visitor {
 // Steps through the intervals of this rank from the last to the first. The next rank then receives its value as early
 // as possible, and the value from the rank before is needed as late as possible. This order also lets a visitor change
 // a C-point, because the interval that starts there is already done. Returns the value before this rank's first point
-// if another rank sent it.
+// if another rank sent it. If the problem prepares steps, intervals whose first value is known advance together.
 State sweep(Solve& solve, Level& level, bool final, const Visitor& visitor);
 
 // Runs F-relaxation and C-relaxation `count` times. Does not run the last F-relaxation: the next sweep does.

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "weft/multigrid/relax.h"
 #include "weft/multigrid/residual.h"
@@ -74,10 +75,17 @@ Residuals take_residuals(Solve& solve, Level& fine, Level& coarse, bool with_nor
 
 // Subtracts the coarse residual of v. Handles the first point last: it needs the value from the rank before.
 void subtract_coarse_residuals(Solve& solve, Level& coarse, CoarseBorder& border, const State& left) {
+  const auto step_to = [&](std::int64_t index) { return solve.hierarchy.step(coarse.number(), index - 1); };
+  if (solve.evaluator.prepares_steps()) {
+    std::vector<PlannedStep> planned;
+    for (std::int64_t index = coarse.first_target(); index < coarse.end(); ++index) {
+      if (coarse.owns(index - 1)) planned.push_back({coarse.v(index - 1), step_to(index)});
+    }
+    solve.evaluator.prepare(planned);
+  }
   for (std::int64_t index = coarse.end() - 1; index >= coarse.first_target(); --index) {
     const State before = coarse.owns(index - 1) ? coarse.v(index - 1) : border.v_before(left);
-    const State missing =
-        solve.evaluator.residual(before, coarse.v(index), State(), solve.hierarchy.step(coarse.number(), index - 1));
+    const State missing = solve.evaluator.residual(before, coarse.v(index), State(), step_to(index));
     State& rhs = coarse.rhs(index);
     rhs = solve.evaluator.combine(1, std::move(rhs), -1, missing, solve.hierarchy.place(coarse.number(), index));
   }

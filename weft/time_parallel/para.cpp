@@ -101,13 +101,13 @@ struct Operation {
 
   struct Result {
     Tensor output, final_state;
-    Tensor before;  // undefined unless kept for backward
+    Tensor carried;  // undefined unless kept for backward
   };
 
   static Result run(const Arguments& a, bool keep) {
     const std::int64_t hidden = a.hidden();
     Result result{empty_sequence(a.input, hidden), at::empty_like(a.initial),
-                  keep ? empty_sequence(a.input, kShape.states * hidden) : Tensor()};
+                  keep && kShape.states > 1 ? empty_sequence(a.input, (kShape.states - 1) * hidden) : Tensor()};
     AT_DISPATCH_FLOATING_TYPES(a.input.scalar_type(), Cell::kName, [&] {
       DiagonalForward<scalar_t> call;
       call.input = read<scalar_t>(a.input);
@@ -115,7 +115,7 @@ struct Operation {
       call.weight = pointer<scalar_t>(a.weight);
       call.output = write<scalar_t>(result.output);
       call.final_state = result.final_state.template mutable_data_ptr<scalar_t>();
-      call.before = write<scalar_t>(result.before);
+      call.carried = write<scalar_t>(result.carried);
       for_row_ranges(a.extent(), [&](const Extent& part) {
         auto mine = call;
         mine.extent = part;
@@ -138,7 +138,7 @@ struct Operation {
                                  const Tensor& weight, const std::optional<Tensor>& lengths, bool reverse) {
       const Arguments a{input, initial, weight, lengths.value_or(Tensor()), reverse};
       const Result result = run(a, /*keep=*/true);
-      context->save_for_backward({input, initial, weight, a.lengths, result.before});
+      context->save_for_backward({input, initial, weight, a.lengths, result.output, result.carried});
       context->saved_data["reverse"] = reverse;
       context->set_materialize_grads(false);
       return {result.output, result.final_state};
@@ -163,7 +163,9 @@ struct Operation {
         call.grad_output = read<scalar_t>(grad_output);
         call.grad_final = pointer<scalar_t>(grad_final);
         call.input = read<scalar_t>(a.input);
-        call.before = read<scalar_t>(saved[4]);
+        call.output = read<scalar_t>(saved[4]);
+        call.carried = read<scalar_t>(saved[5]);
+        call.initial = pointer<scalar_t>(a.initial);
         call.weight = pointer<scalar_t>(a.weight);
         call.grad_input = write<scalar_t>(grad_input);
         call.grad_initial = grad_initial.template mutable_data_ptr<scalar_t>();

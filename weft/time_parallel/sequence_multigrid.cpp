@@ -6,11 +6,15 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "weft/multigrid/local_transport.h"
 #include "weft/multigrid/mpi_transport.h"
@@ -20,6 +24,7 @@ namespace weft::time_parallel {
 using at::Tensor;
 using multigrid::Packed;
 using multigrid::Place;
+using multigrid::PlannedStep;
 using multigrid::State;
 
 namespace {
@@ -71,13 +76,23 @@ class RecurrenceProblem final : public multigrid::Problem {
   State initial() override { return State::of(initial_); }
 
   State step(const State& u, const multigrid::Step& step) override {
-    // The owner of the point that a step leads to has the input of the last fine step.
-    const std::int64_t index = order_ == TimeOrder::kForward ? step.fine_stop - 1 : total_ - step.fine_stop;
-    Tensor next = step_(u.as<Tensor>(), {index, step.fine_stop - step.fine_start, step.final});
-    TORCH_CHECK_VALUE(next.sizes() == initial_.sizes() && next.scalar_type() == initial_.scalar_type(),
-                      "expected a state of shape ", initial_.sizes(), " and type ", initial_.scalar_type(), ", got ",
-                      next.sizes(), " and ", next.scalar_type());
-    return State::of(next.contiguous());
+    const auto found = std::ranges::find_if(prepared_, [&](const Prepared& p) {
+      return p.planned.u.shared() == u.shared() && p.planned.step.index == step.index &&
+             p.planned.step.level == step.level && p.planned.step.final == step.final;
+    });
+    if (found != prepared_.end()) return State::of(found->next);
+    const PlannedStep single{u, step};
+    return State::of(take({&single, 1})[0]);
+  }
+
+  bool prepares_steps() const override { return true; }
+
+  void prepare(std::span<const PlannedStep> steps) override {
+    prepared_.clear();
+    const Tensor next = take(steps);
+    for (std::size_t k = 0; k < steps.size(); ++k) {
+      prepared_.push_back({steps[k], next[static_cast<std::int64_t>(k)]});
+    }
   }
 
   State combine(double a, State x, double b, State y) override {
@@ -104,6 +119,29 @@ class RecurrenceProblem final : public multigrid::Problem {
   }
 
  private:
+  struct Prepared {
+    PlannedStep planned;
+    Tensor next;
+  };
+
+  // Takes steps of one level, which stand for equally many fine steps.
+  Tensor take(std::span<const PlannedStep> planned) {
+    const multigrid::Step& one = planned[0].step;
+    SequenceMultigrid::Steps steps{{}, one.fine_stop - one.fine_start, one.final};
+    std::vector<Tensor> states;
+    for (const auto& [u, step] : planned) {
+      states.push_back(u.as<Tensor>());
+      steps.first.push_back(order_ == TimeOrder::kForward ? step.fine_start : total_ - step.fine_stop);
+    }
+    const Tensor before = states.size() == 1 ? states[0].unsqueeze(0) : at::stack(states);
+    const Tensor next = step_(before, steps);
+    TORCH_CHECK_VALUE(next.sizes() == before.sizes() && next.scalar_type() == before.scalar_type(),
+                      "expected states of shape ", before.sizes(), " and type ", before.scalar_type(), ", got ",
+                      next.sizes(), " and ", next.scalar_type());
+    return next.contiguous();
+  }
+
+  std::vector<Prepared> prepared_;
   Tensor initial_;
   std::int64_t total_;
   TimeOrder order_;

@@ -21,13 +21,15 @@ enum class TimeOrder : std::int8_t { kForward, kAdjoint };
 
 class SequenceMultigrid {
  public:
-  // One step of the recurrence or of its adjoint.
-  struct Step {
-    std::int64_t index = 0;  // the step of the sequence whose input is used; this rank owns it
-    std::int64_t count = 1;  // the number of steps that this step stands for; 1 on the finest level
-    bool final = false;      // true once for each step of this rank, with the states of the result
+  // Independent steps of the recurrence or of its adjoint, to be taken together.
+  struct Steps {
+    std::vector<std::int64_t> first;  // the first step of the sequence that each of them stands for
+    std::int64_t count = 1;           // the number of steps that each of them stands for; 1 on the finest level
+    bool final = false;               // true once for each step of this rank, with the states of the result
   };
-  using StepFunction = std::function<at::Tensor(const at::Tensor& state, const Step& step)>;
+  // Maps states [number of steps, ...] to the states after the steps (adjoint: before them). The rank owns the last
+  // (adjoint: the first) of the steps that each of them stands for.
+  using StepFunction = std::function<at::Tensor(const at::Tensor& states, const Steps& steps)>;
 
   // communicator: ranks in the order of the solve's time; null for a single process. Nothing else may use it.
   // steps: numbers of steps of the ranks in the order of the sequence.

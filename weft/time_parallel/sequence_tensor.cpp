@@ -3,16 +3,26 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "weft/collective/pool.h"
+
 namespace weft::time_parallel {
 
 using at::Tensor;
 
-Tensor with_contiguous_features(const Tensor& x) { return x.size(-1) <= 1 || x.stride(-1) == 1 ? x : x.contiguous(); }
+Tensor with_contiguous_features(const Tensor& x) {
+  if (x.size(-1) <= 1 || x.stride(-1) == 1) return x;
+  // The gradient of a sum is one element for all; one step of one row of it is enough.
+  const bool broadcast = x.numel() > 0 && x.stride(0) == 0 && x.stride(1) == 0;
+  return broadcast ? x[0][0].contiguous().expand(x.sizes()) : x.contiguous();
+}
 
 Tensor empty_sequence(const Tensor& like, std::int64_t features) {
   const bool batch_major = like.size(0) > 1 && like.size(1) > 1 && like.stride(0) < like.stride(1);
-  if (batch_major) return at::empty({like.size(1), like.size(0), features}, like.options()).transpose(0, 1);
-  return at::empty({like.size(0), like.size(1), features}, like.options());
+  const auto allocate = [&](at::IntArrayRef sizes) {
+    return like.is_cpu() ? collective::pooled_empty(sizes, like.scalar_type()) : at::empty(sizes, like.options());
+  };
+  if (batch_major) return allocate({like.size(1), like.size(0), features}).transpose(0, 1);
+  return allocate({like.size(0), like.size(1), features});
 }
 
 Tensor as_matrix(const Tensor& x) {

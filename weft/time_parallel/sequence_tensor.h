@@ -11,10 +11,12 @@
 
 namespace weft::time_parallel {
 
-// Returns x, or a copy if its last dimension is not contiguous. x: [steps, batch, features].
+// Returns x, or a copy if its last dimension is not contiguous; a broadcast tensor stays one. x: [steps, batch, features].
 [[nodiscard]] at::Tensor with_contiguous_features(const at::Tensor& x);
 
 // Returns an uninitialised [steps, batch, features] tensor with the memory order of `like` (time-major or batch-major).
+// On the CPU, its memory comes from the pool: page faults of fresh memory cost as much as the recurrence of small
+// cells.
 [[nodiscard]] at::Tensor empty_sequence(const at::Tensor& like, std::int64_t features);
 
 // Returns x as a matrix [steps * batch, features] in memory order. x: a result of empty_sequence.

@@ -36,6 +36,12 @@ class CellRecurrence(Recurrence):
         self._shapes = shapes
         self._single = single
         function = cell.forward if isinstance(cell, nn.Module) else cell
+        # Names of all parameters, also those that share a tensor, and the positions of their weights.
+        self._places: dict[str, int] = {}
+        if isinstance(cell, nn.Module):
+            position = {id(parameter): self._names.index(name) for name, parameter in cell.named_parameters()}
+            every = cell.named_parameters(remove_duplicate=False)
+            self._places = {name: position[id(parameter)] for name, parameter in every}
         self._takes_dt = "dt" in inspect.signature(function).parameters
 
     def with_weights(self, weights: Sequence[Tensor]) -> CellRecurrence:
@@ -63,8 +69,8 @@ class CellRecurrence(Recurrence):
         arguments = (x, tensors[0] if self._single else tensors)
         keywords = {"dt": dt} if self._takes_dt else {}
         if isinstance(self._cell, nn.Module):
-            parameters = dict(zip(self._names, weights, strict=True))
-            result = functional_call(self._cell, parameters, arguments, keywords)
+            parameters = {name: weights[place] for name, place in self._places.items()}
+            result = functional_call(self._cell, parameters, arguments, keywords, tie_weights=False)
         else:
             result = self._cell(*arguments, **keywords)
         return self.join(self._flattened(result, tensors))

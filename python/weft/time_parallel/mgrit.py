@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from ..layer_parallel.solve import Solve, SolveStatistics
 from .options import SolveLog, SolverOptions
 from .recorded import record
 from .recurrence import Recurrence, State
-from .step_gradients import StepGradients, active_steps, in_order
+from .step_gradients import UNUSED, active_steps, as_rows, in_order
 
 
 class MultigridSolvers:
@@ -96,7 +96,8 @@ class _MgritSolve:
         self.total = sum(steps)
         self.begin = sum(self.steps[rank + 1 :]) if reverse else sum(self.steps[:rank])
         self.before = initial.new_zeros(x.size(0), *initial.shape)
-        self.graphs: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # steps of the adjoint, by index and count
+        # Steps of the adjoint, by their numbers and the count of fine steps.
+        self.graphs: dict[tuple[tuple[int, ...], int], _Graph] = {}
 
     # ---- forward
 
@@ -107,15 +108,20 @@ class _MgritSolve:
         if self.total == 0:
             return after, self.initial.clone()
 
-        def step(state: Tensor, index: int, count: int, final: bool) -> Tensor:
-            local = index - self.begin
+        inputs = self._with_inputs_of_other_ranks()
+
+        def step(states: Tensor, first: list[int], count: int, final: bool) -> Tensor:
+            """A coarse step has the input of the first step that it stands for, as in torchbraid."""
+            x = torch.cat([inputs(number) for number in first])
             with torch.no_grad(), tape(False):
-                following = self.recurrence.step(self.x[local], state, self.recurrence.weights, float(count))
+                following = self.recurrence.step(x, as_rows(states), self.recurrence.weights, float(count))
+            following = following.view_as(states)
+            last = [number + count - 1 - self.begin for number in first]
             if self.active is not None:
-                following = torch.where(self.active[local], following, state)
+                following = torch.where(self.active[last], following, states)
             if final:
-                self.before[local] = state
-                after[local] = following
+                self.before[last] = states
+                after[last] = following
             return following
 
         self._solve("forward", self.initial, step, self.solvers.options.forward)
@@ -124,6 +130,35 @@ class _MgritSolve:
             last = self.comm.broadcast(last, root=self._last_rank())
         outputs = after if self.active is None else after.where(self.active, 0)
         return in_order(outputs, self.reverse), last.clone()
+
+    def _with_inputs_of_other_ranks(self) -> Callable[[int], Tensor]:
+        """Collective. Returns a function from the number of a step to its input.
+
+        A coarse step that leads to this rank's first point of a level may start on another rank.
+        """
+        wanted: set[int] = set()
+        stride = 1
+        grid = self.solvers.options.grid(adjoint=False)
+        everywhere, exceptions = grid["cfactor"]
+        in_time = self.steps[::-1] if self.reverse else self.steps
+        for level in range(grid["levels"] - 1):
+            stride *= exceptions.get(level, everywhere)
+            begin = 0
+            for count in in_time:
+                first = begin // stride * stride
+                if first < begin and first + stride <= begin + count:
+                    wanted.add(first)
+                begin += count
+        others: dict[int, Tensor] = {}
+        if wanted and self.comm is not None:
+            numbers = sorted(wanted)
+            buffer = self.x.new_zeros(len(numbers), *self.x.shape[1:])
+            for row, number in enumerate(numbers):
+                if 0 <= number - self.begin < len(self.x):
+                    buffer[row] = self.x[number - self.begin]
+            with tape(False):
+                others = dict(zip(numbers, self.comm.all_reduce(buffer, "sum"), strict=True))
+        return lambda number: self.x[number - self.begin] if number >= self.begin else others[number]
 
     def _last_rank(self) -> int:
         """The rank with the last step in the order of the recurrence."""
@@ -160,17 +195,27 @@ class _MgritSolve:
             with tape(False):
                 of_final = self.comm.all_reduce(of_final, "sum")
         of_initial = torch.zeros_like(self.initial)
-        of_states = torch.zeros_like(of_after)
+        of_x = torch.zeros_like(self.x)
+        of_weights = [torch.zeros_like(weight) for weight in self.recurrence.weights]
 
-        def step(state: Tensor, index: int, count: int, final: bool) -> Tensor:
-            local = index - self.begin
+        def step(states: Tensor, first: list[int], count: int, final: bool) -> Tensor:
+            local = [number - self.begin for number in first]
             # The constant part of a coarse step cancels in the coarse-grid equation.
-            vector = state + of_after[local] if count == 1 else state
-            passed = self._vector_jacobian_product(local, count, vector)
+            vectors = states + of_after[local] if count == 1 else states
+            active = None if self.active is None else self.active[local]
+            seeds = vectors if active is None else vectors.where(active, 0)
+            graph = self._graph(local, count)
+            wanted = [graph.before, graph.x, *graph.weights] if final else [graph.before]
+            found = torch.autograd.grad(graph.after, wanted, as_rows(seeds), retain_graph=not final, **UNUSED)
+            passed = found[0].view_as(vectors)
+            if active is not None:
+                passed = torch.where(active, passed, vectors)
             if final:
-                of_states[local] = vector
-                if index == 0:
-                    of_initial.copy_(passed)
+                of_x[local] = found[1].view(len(local), *self.x.shape[1:])
+                for total, part in zip(of_weights, found[2:], strict=True):
+                    total += part
+                if 0 in first:
+                    of_initial.copy_(passed[first.index(0)])
             return passed
 
         if self.total == 0:
@@ -179,17 +224,25 @@ class _MgritSolve:
         else:
             self._solve("backward", of_final.contiguous(), step, self.solvers.options.backward)
         self.graphs.clear()
-        grad_x, grad_weights = StepGradients(self.recurrence, self.x, self.before, self.active).of_inputs(of_states)
-        return [in_order(grad_x, self.reverse), *self.recurrence.split(of_initial), *grad_weights]
+        return [in_order(of_x, self.reverse), *self.recurrence.split(of_initial), *of_weights]
 
-    def _vector_jacobian_product(self, local: int, count: int, vector: Tensor) -> Tensor:
-        if (local, count) not in self.graphs:
+    def _graph(self, local: list[int], count: int) -> _Graph:
+        """Returns steps at the states of the forward solve."""
+        key = (tuple(local), count)
+        if key not in self.graphs:
             with torch.enable_grad(), tape(False):
-                before = self.before[local].detach().requires_grad_()
-                after = self.recurrence.step(self.x[local], before, self.recurrence.weights, float(count))
-            self.graphs[local, count] = (before, after)
-        before, after = self.graphs[local, count]
-        active = None if self.active is None else self.active[local]
-        seed = vector if active is None else vector.where(active, 0)
-        (passed,) = torch.autograd.grad(after, before, seed, retain_graph=True)
-        return passed if active is None else torch.where(active, passed, vector)
+                x = as_rows(self.x[local]).requires_grad_()
+                before = as_rows(self.before[local]).requires_grad_()
+                weights = [weight.detach().requires_grad_() for weight in self.recurrence.weights]
+                after = self.recurrence.step(x, before, weights, float(count))
+            self.graphs[key] = _Graph(x, before, weights, after)
+        return self.graphs[key]
+
+
+class _Graph(NamedTuple):
+    """Steps with the graph of their computation."""
+
+    x: Tensor
+    before: Tensor
+    weights: list[Tensor]
+    after: Tensor

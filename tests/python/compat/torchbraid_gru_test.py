@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
@@ -161,3 +162,47 @@ def test_settings_and_statistics() -> None:
 def test_wrong_number_of_steps_raises() -> None:
     with pytest.raises(ValueError, match=f"{STEPS} steps"):
         make(Gru())(sequence()[:, : STEPS - 1])
+
+
+class TimeDependent(nn.Module):
+    """A cell whose step depends on its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.lin = nn.Linear(HIDDEN + FEATURES, HIDDEN).double()
+
+    def forward(self, level: int, tstart: float, tstop: float, x: Tensor, h: tuple[Tensor, ...]) -> tuple[Tensor]:
+        change = torch.tanh(self.lin(torch.cat([x, h[0][0]], dim=1))) * math.cos(tstart)
+        return ((h[0][0] + 0.1 * (tstop - tstart) * change).unsqueeze(0),)
+
+
+def test_a_cell_may_depend_on_its_time() -> None:
+    m = make(TimeDependent(), layers=1, levels=2, iterations=STEPS * SIZE)
+    x = sequence()
+    for _ in range(2):  # the second pass may join steps
+        m.zero_grad()
+        found = m(piece(x))
+        found.sum().backward()
+        cell = TimeDependent()
+        state = torch.zeros(1, BATCH, HIDDEN, dtype=torch.double)
+        for step in range(STEPS * SIZE):
+            (state,) = cell(0, float(step), step + 1.0, x[:, step], (state,))
+        state.sum().backward()
+        assert torch.allclose(found, state, atol=1e-9)
+        for a, b in zip(m.parameters(), cell.parameters(), strict=True):
+            assert torch.allclose(a.grad, b.grad, atol=1e-9)
+
+
+def test_steps_are_joined_after_the_first_pass() -> None:
+    cell = Gru()
+    m = make(cell, levels=2, iterations=2)
+    m.setCFactor(2)
+    calls = []
+    for _ in range(2):
+        cell.times.clear()
+        with torch.no_grad():
+            found = m(piece(sequence()))
+        calls.append((len(cell.times), found))
+    assert calls[1][0] < calls[0][0]
+    assert torch.allclose(calls[0][1], calls[1][1])

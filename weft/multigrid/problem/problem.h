@@ -32,6 +32,12 @@ struct Step {
   bool final = false;
 };
 
+// A step that the solver will take from state u.
+struct PlannedStep {
+  State u;
+  Step step;
+};
+
 // A state as contiguous bytes; `owner` keeps them alive until they are sent.
 struct Packed {
   std::span<const std::byte> bytes;
@@ -51,6 +57,10 @@ class Problem {
   [[nodiscard]] virtual State initial() = 0;
   // Takes one time step. Within a solve, equal inputs must give equal outputs up to rounding.
   [[nodiscard]] virtual State step(const State& u, const Step& step) = 0;
+  // Override both if steps are cheaper together. prepare() gets independent steps of one level, which the solver takes
+  // next; step() can then return their results.
+  [[nodiscard]] virtual bool prepares_steps() const { return false; }
+  virtual void prepare(std::span<const PlannedStep> /*steps*/) {}
   // Returns a x + b y. May write into x or y if it holds the only reference (State::exclusive).
   [[nodiscard]] virtual State combine(double a, State x, double b, State y) = 0;
   [[nodiscard]] virtual double norm(const State& u) = 0;

@@ -58,6 +58,14 @@ State ProblemEvaluator::record(TaskKind kind, int level, std::int64_t index, con
   return made;
 }
 
+void ProblemEvaluator::prepare(std::span<const PlannedStep> steps) {
+  if (steps.empty()) return;
+  attempt("step", steps.front().step.level, steps.front().step.index, [&] {
+    problem_.prepare(steps);
+    return true;
+  });
+}
+
 State ProblemEvaluator::step(const State& u, const State& rhs, const Step& step) {
   if (failed_) return {};
   ++statistics_.steps[static_cast<std::size_t>(step.level)];

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <span>
 
 #include "weft/multigrid/error.h"
 #include "weft/multigrid/options.h"
@@ -21,6 +22,9 @@ class ProblemEvaluator {
  public:
   ProblemEvaluator(Problem& problem, const Options& options, int rank, int levels);
 
+  // Announces steps, which need not be taken if the solve fails.
+  [[nodiscard]] bool prepares_steps() const { return problem_.prepares_steps(); }
+  void prepare(std::span<const PlannedStep> steps);
   // Calls Problem::forced_step, or Problem::step if `rhs` is empty.
   [[nodiscard]] State step(const State& u, const State& rhs, const Step& step);
   // Returns step(before) + rhs - after. Counts as a step.

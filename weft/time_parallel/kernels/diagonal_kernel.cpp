@@ -24,7 +24,7 @@ template <std::int64_t arrays, class T>
 }  // namespace
 
 template <class T, template <class> class Cell>
-void diagonal_forward(const DiagonalForward<T>& p) {
+[[gnu::flatten]] void diagonal_forward(const DiagonalForward<T>& p) {
   constexpr DiagonalShape kShape = Cell<T>::kShape;
   const Extent& e = p.extent;
   const std::int64_t hidden = e.hidden;
@@ -41,7 +41,7 @@ void diagonal_forward(const DiagonalForward<T>& p) {
         continue;
       }
       const T* input = p.input.at(t, row);
-      if (p.before.data) std::copy_n(state, size, p.before.at(t, row));
+      T* carried = p.carried.data ? p.carried.at(t, row) : nullptr;
       for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
         Vec<T> x[kShape.inputs], a[kShape.weights], s[kShape.states], next[kShape.states], gates[kShape.gates];
         load_all<kShape.inputs>(input + j, hidden, count, x);
@@ -50,13 +50,14 @@ void diagonal_forward(const DiagonalForward<T>& p) {
         Cell<T>::step(x, a, s, next, gates);
         store_all<kShape.states>(state + j, hidden, count, next);
         store(y + j, next[0], count);
+        if (carried) store_all<kShape.states - 1>(carried + j, hidden, count, next + 1);
       });
     }
   }
 }
 
 template <class T, template <class> class Cell>
-void diagonal_backward(const DiagonalBackward<T>& p) {
+[[gnu::flatten]] void diagonal_backward(const DiagonalBackward<T>& p) {
   constexpr DiagonalShape kShape = Cell<T>::kShape;
   const Extent& e = p.extent;
   const std::int64_t hidden = e.hidden;
@@ -77,14 +78,19 @@ void diagonal_backward(const DiagonalBackward<T>& p) {
         continue;
       }
       T* grad_state = grads + row * size;
+      const T* initial = p.initial + row * size;
+      const std::int64_t before = e.reverse ? t + 1 : t - 1;
+      const T* h = e.first(row, t) ? initial : p.output.at(before, row);
+      const T* carried = e.first(row, t) ? initial + hidden : p.carried.at(before, row);
+      const T* input = p.input.at(t, row);
       const T* grad_output = p.grad_output.data ? p.grad_output.at(t, row) : nullptr;
       for_each_vector<T>(hidden, [&](std::int64_t j, std::int64_t count) {
         Vec<T> x[kShape.inputs], a[kShape.weights], s[kShape.states], next[kShape.states], gates[kShape.gates];
-        Vec<T> grad[kShape.states];
-        load_all<kShape.inputs>(p.input.at(t, row) + j, hidden, count, x);
-        Vec<T> grad_x[kShape.inputs], grad_s[kShape.states], grad_a[kShape.weights];
+        Vec<T> grad[kShape.states], grad_x[kShape.inputs], grad_s[kShape.states], grad_a[kShape.weights];
+        load_all<kShape.inputs>(input + j, hidden, count, x);
         load_all<kShape.weights>(p.weight + j, hidden, count, a);
-        load_all<kShape.states>(p.before.at(t, row) + j, hidden, count, s);
+        s[0] = load(h + j, count);
+        load_all<kShape.states - 1>(carried + j, hidden, count, s + 1);
         load_all<kShape.states>(static_cast<const T*>(grad_state) + j, hidden, count, grad);
         load_all<kShape.weights>(static_cast<const T*>(p.grad_weight) + j, hidden, count, grad_a);
         if (grad_output) grad[0] = grad[0] + load(grad_output + j, count);
@@ -99,7 +105,7 @@ void diagonal_backward(const DiagonalBackward<T>& p) {
 }
 
 template <class T, template <class> class Cell>
-void diagonal_linearize(const DiagonalLinearize<T>& p) {
+[[gnu::flatten]] void diagonal_linearize(const DiagonalLinearize<T>& p) {
   constexpr DiagonalShape kShape = Cell<T>::kShape;
   const std::int64_t hidden = p.hidden;
   for (std::int64_t row = p.first_row; row < p.end_row; ++row) {

@@ -24,7 +24,7 @@ struct DiagonalForward {
   const T* weight = nullptr;   // [weights, hidden]
   Sequence<T> output;          // [steps, batch, hidden]; zero after the end of a row
   T* final_state = nullptr;    // [batch, states * hidden]
-  Sequence<T> before;          // [steps, batch, states * hidden]: the states before each step; null if not needed
+  Sequence<T> carried;         // [steps, batch, (states - 1) * hidden]: states besides the output; null if not needed
 };
 
 // Computes the gates again: that takes less time than storing and loading them.
@@ -34,7 +34,9 @@ struct DiagonalBackward {
   Sequence<const T> input;
   Sequence<const T> grad_output;  // null if undefined
   const T* grad_final = nullptr;  // null if undefined
-  Sequence<const T> before;
+  Sequence<const T> output;
+  Sequence<const T> carried;
+  const T* initial = nullptr;
   const T* weight = nullptr;
   Sequence<T> grad_input;
   T* grad_initial = nullptr;  // [batch, states * hidden]

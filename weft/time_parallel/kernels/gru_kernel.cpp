@@ -10,7 +10,7 @@ namespace weft::time_parallel {
 inline namespace CPU_CAPABILITY {
 
 template <class T>
-void gru_forward(const GruForward<T>& p) {
+[[gnu::flatten]] void gru_forward(const GruForward<T>& p) {
   const Extent& e = p.extent;
   const std::int64_t hidden = e.hidden;
   const PackedMatrix<T> weight(p.weight, hidden, 3 * hidden, 1, hidden);
@@ -54,7 +54,7 @@ void gru_forward(const GruForward<T>& p) {
 }
 
 template <class T>
-void gru_backward(const GruBackward<T>& p) {
+[[gnu::flatten]] void gru_backward(const GruBackward<T>& p) {
   const Extent& e = p.extent;
   const std::int64_t hidden = e.hidden;
   const PackedMatrix<T> weight(p.weight, 3 * hidden, hidden, hidden, 1);

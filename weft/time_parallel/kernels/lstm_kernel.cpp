@@ -10,7 +10,7 @@ namespace weft::time_parallel {
 inline namespace CPU_CAPABILITY {
 
 template <class T>
-void lstm_forward(const LstmForward<T>& p) {
+[[gnu::flatten]] void lstm_forward(const LstmForward<T>& p) {
   const Extent& e = p.extent;
   const std::int64_t hidden = e.hidden;
   const std::int64_t rows = e.rows();
@@ -76,7 +76,7 @@ void lstm_forward(const LstmForward<T>& p) {
 }
 
 template <class T>
-void lstm_backward(const LstmBackward<T>& p) {
+[[gnu::flatten]] void lstm_backward(const LstmBackward<T>& p) {
   const Extent& e = p.extent;
   const std::int64_t hidden = e.hidden;
   const std::int64_t rows = e.rows();

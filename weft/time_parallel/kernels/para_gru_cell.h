@@ -35,9 +35,11 @@ struct ParaGruCell {
   [[gnu::always_inline]] static void adjoint(const V* a, const V* state, const V* gates, const V* grad, V* grad_x,
                                              V* grad_state, V* grad_a) {
     const V one(1), h = state[0], z = gates[0], r = gates[1], n = gates[2];
-    const V grad_n = grad[0] * z * (one - n * n);
-    const V grad_z = grad[0] * (n - h) * z * (one - z);
-    const V grad_r = grad_n * a[2] * h * r * (one - r);
+    // Factors first: few operations of a step then depend on the step after it.
+    const V n_factor = z * (one - n * n);
+    const V grad_n = grad[0] * n_factor;
+    const V grad_z = grad[0] * ((n - h) * z * (one - z));
+    const V grad_r = grad[0] * (n_factor * a[2] * h * r * (one - r));
     grad_x[0] = grad_z;
     grad_x[1] = grad_r;
     grad_x[2] = grad_n;
