@@ -151,7 +151,7 @@ void AggregationSwitch::send_in_memory(SwitchJob& job, const Head& head, std::sp
   job.counters.bytes_out += to.size() * bytes.size();
 }
 
-// A notice is shorter than the packet that it answers, so that the switch cannot be used to amplify traffic.
+// A notice is not longer than the packet that it answers, so that the switch cannot be used to amplify traffic.
 void AggregationSwitch::send_notice(Kind kind, SwitchJob* job, const Head& head, std::span<const Route> to,
                                     Outbox& out) {
   // No field depends on the packet's sender: notices about one turn share a nonce and must be identical.

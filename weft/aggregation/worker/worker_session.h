@@ -11,8 +11,8 @@
 #include <string>
 
 #include "weft/aggregation/config/job.h"
-#include "weft/aggregation/packet/time.h"
 #include "weft/aggregation/packet/shared_slots.h"
+#include "weft/aggregation/packet/time.h"
 #include "weft/aggregation/transport/transport.h"
 #include "weft/aggregation/worker/sum_stream.h"
 #include "weft/numeric/half.h"  // number formats only, no MPI
