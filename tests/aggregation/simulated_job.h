@@ -1,6 +1,8 @@
 // Simulator in virtual time: workers and a switch on a simulated network, with operations and faults.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -24,6 +26,7 @@ struct SimulationOptions {
   std::uint64_t seed = 1;
   std::uint8_t first_operation = 0;
   std::uint64_t first_turn = 0;
+  bool shared = false;  // two of three workers share memory with the switch; every second switch does not support it
   Duration suspect_after = std::chrono::milliseconds(500);
   Duration longest = std::chrono::seconds(600);  // virtual time; a longer run is a livelock
 };
@@ -35,6 +38,7 @@ class SimulatedJob {
 
   explicit SimulatedJob(const SimulationOptions& options)
       : options_(options), network_(options.faults, options.seed), random_(options.seed + 1) {
+    memory_.resize(static_cast<std::size_t>(options.workers));
     start_switch();
     for (int rank = 0; rank < options.workers; ++rank) seats_.push_back({make_worker(rank), nullptr, 0, {}, {}, {}});
   }
@@ -98,7 +102,22 @@ class SimulatedJob {
       spec.first_operation = static_cast<std::uint8_t>(seats_[0].worker->operation_number() - 1);
     }
     admission_ = std::get<Admission>(jobs_->admit(spec, now_));
+    if (options_.shared && epoch_ % 2 == 1) share_memory();
     if (epoch_ == 1) first_admission_ = admission_;
+  }
+  void share_memory() {
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      if (!offers_memory(rank)) continue;
+      const auto slots = std::make_shared<const SharedSlots>(memory_of(rank));
+      EXPECT_EQ(jobs_->place_worker(session_, rank, worker_address(rank), {}, slots), "");
+    }
+    admission_.shared = true;
+  }
+  [[nodiscard]] static bool offers_memory(int rank) { return rank % 3 != 2; }
+  [[nodiscard]] SharedSlots memory_of(int rank) {
+    Bytes& bytes = memory_[static_cast<std::size_t>(rank)];
+    bytes.resize(SharedSlots::bytes(options_.window, options_.packet_elements));
+    return {bytes, options_.packet_elements};
   }
   std::unique_ptr<Worker> make_worker(int rank) {
     WorkerIdentity identity;
@@ -107,6 +126,7 @@ class SimulatedJob {
     identity.key = kTestKey;
     identity.switch_address = kSwitchAddress;
     identity.first_turn = options_.first_turn;
+    if (options_.shared && offers_memory(rank)) identity.memory = memory_of(rank);
     Admission admission = admission_;
     admission.first_operation = options_.first_operation;
     return std::make_unique<Worker>(identity, admission);
@@ -212,6 +232,7 @@ class SimulatedJob {
   Admission admission_;
   Admission first_admission_;
   std::vector<Seat> seats_;
+  std::vector<Bytes> memory_;  // by rank; a restarted worker overwrites that of its predecessor
   std::size_t operations_ = 0;
   MakeOperation make_;
   Time now_{0};

@@ -107,14 +107,16 @@ Sessions::Answer Sessions::create(const SessionRequest& request) {
 }
 
 Sessions::Answer Sessions::place(const SessionRequest& request, Record& record, const Admission& admission) {
-  const std::string reason =
-      jobs_.place_worker(request.session, static_cast<int>(request.rank), request.address, request.salt);
+  const std::string reason = jobs_.place_worker(request.session, static_cast<int>(request.rank), request.address,
+                                                request.salt, request.memory);
   if (!reason.empty()) return Refused{reason, false};
   const auto [place, first] = record.places.try_emplace(request.rank, request.address);
   const bool moved = !(place->second == request.address);
   place->second = request.address;
   const bool back = record.left.erase(request.rank) > 0;
-  return Placed{admission, first || moved || back};
+  Admission own = admission;
+  own.shared = jobs_.shares_memory(request.session, static_cast<int>(request.rank));
+  return Placed{own, first || moved || back};
 }
 
 // Remaining quota of the owner, which all of its sessions share.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "weft/aggregation/packet/shared_slots.h"
 #include "weft/aggregation/switch/jobs.h"
 #include "weft/control/keys.h"
 
@@ -32,6 +34,7 @@ struct SessionRequest {
   const JobKey* key = nullptr;      // null: admitted without a key
   std::uint32_t host = 0;           // of the requesting worker, if it is another machine
   aggregation::WorkerSalt salt{};
+  std::shared_ptr<const aggregation::SharedSlots> memory{};  // shared with the worker; null: none
 };
 
 struct Placed {

@@ -76,6 +76,29 @@ TEST(PacketMac, RejectsEveryChangedBit) {
   }
 }
 
+// The tag covers elements in shared memory, too. They have another nonce, because the switch may send one sum both
+// ways.
+TEST(PacketMac, CoversSharedElements) {
+  const Shape shape{2, 5};
+  Head head;
+  head.shared = true;
+  Bytes bytes(packet_size(head, shape));
+  EXPECT_EQ(bytes.size(), packet_size(Mode::kExtended, {2, 0}));
+  EXPECT_TRUE(write_head(bytes, head, shape).elements.empty());
+  PacketMac mac(kKey, {});
+  Bytes elements(20, std::byte{7});
+  mac.seal(bytes, elements);
+  const auto packet = decode(bytes);
+  ASSERT_TRUE(packet);
+  EXPECT_TRUE(packet->head.shared && packet->elements.empty());
+  EXPECT_EQ(packet->element_count(), 5U);
+  EXPECT_TRUE(mac.verify(bytes, elements));
+  EXPECT_FALSE(mac.verify(bytes));
+  elements[19] = std::byte{8};
+  EXPECT_FALSE(mac.verify(bytes, elements));
+  EXPECT_NE(extended::nonce_of(bytes), extended::nonce_of(extended_packet({}, shape)));
+}
+
 TEST(PacketMac, RejectsEveryTruncation) {
   PacketMac mac(kKey, {});
   Bytes bytes = extended_packet({}, {0, 40});

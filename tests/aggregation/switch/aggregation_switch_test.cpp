@@ -112,6 +112,48 @@ TEST(Extended, ForgedPacketsAreDropped) {
   EXPECT_EQ(driver.strays().rejected_for(Rejected::kMalformed), 1U);
 }
 
+// Worker 0 shares memory with the switch, worker 1 does not.
+TEST(Extended, SharesElementsOnlyWithWorkersThatOfferMemory) {
+  const JobSpec spec = job_spec(Mode::kExtended, 2);
+  SwitchDriver driver(spec);
+  Bytes memory(SharedSlots::bytes(spec.slots, spec.packet_elements));
+  const SharedSlots slots(memory, spec.packet_elements);
+  const auto offer = [&](const SharedSlots& offered) {
+    return driver.jobs.place_worker(spec.session, 0, worker_address(0), {}, std::make_shared<SharedSlots>(offered));
+  };
+  const auto shared_contribution = [&](int rank, std::int32_t value) {
+    Head head = driver.head(spec, rank, 3, 1);
+    head.shared = true;
+    const Shape shape = full_shape(Mode::kExtended, 64);
+    const auto elements = slots.elements_of(head, shape.elements);
+    for (std::size_t i = 0; i < shape.elements; ++i) store_element(elements.data(), i, value);
+    Bytes bytes(packet_size(head, shape));
+    (void)write_head(bytes, head, shape);
+    PacketMac(kTestKey, {Sender::Role::kWorker, head.epoch, head.job, head.rank, {}}).seal(bytes, elements);
+    return bytes;
+  };
+  EXPECT_EQ(offer({std::span(memory).first(memory.size() - 1), spec.packet_elements}), "");
+  EXPECT_FALSE(driver.jobs.shares_memory(spec.session, 0)) << "too small for the job's slots";
+  EXPECT_TRUE(driver.put(shared_contribution(0, 5), worker_address(0)).empty());
+  EXPECT_EQ(driver.counters().rejected_for(Rejected::kMalformed), 1U);
+
+  EXPECT_EQ(offer(slots), "");
+  EXPECT_TRUE(driver.jobs.shares_memory(spec.session, 0));
+  EXPECT_TRUE(driver.put(shared_contribution(0, 5), worker_address(0)).empty());
+  EXPECT_TRUE(driver.put(shared_contribution(1, 5), worker_address(1)).empty());
+  EXPECT_EQ(driver.counters().rejected_for(Rejected::kMalformed), 2U);
+  const auto sent = driver.put(contribution(driver.head(spec, 1, 3, 1), 7), worker_address(1));
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(sent[0].to, std::vector{worker_address(1)});
+  EXPECT_EQ(sent[0].element(63), 12);
+  EXPECT_EQ(sent[1].to, std::vector{worker_address(0)});
+  EXPECT_TRUE(sent[1].packet().head.shared && sent[1].packet().elements.empty());
+  const auto result = slots.elements_of(sent[1].packet().head, 64);
+  EXPECT_EQ(load_element(result.data(), 63), 12);
+  // A worker that lost its result gets it in the same way.
+  EXPECT_EQ(driver.put(shared_contribution(0, 5), worker_address(0)).at(0).bytes, sent[1].bytes);
+}
+
 TEST(Extended, PacketsOfAnotherEpochGetAShorterNotice) {
   const JobSpec spec = job_spec(Mode::kExtended, 2);
   SwitchDriver driver(spec);

@@ -23,6 +23,7 @@
 #include "tests/control/no_descriptors.h"
 #include "weft/aggregation/config/control_client.h"
 #include "weft/aggregation/switch/aggregation_switch.h"
+#include "weft/aggregation/transport/shared_memory.h"
 #include "weft/control/access_control.h"
 #include "weft/control/descriptor_limit.h"
 #include "weft/control/log_limit.h"
@@ -129,6 +130,25 @@ TEST_F(Control, RejoiningReturnsTheSameAdmission) {
   jobs_.end(7);                                   // like a restart or an eviction
   EXPECT_NO_THROW(static_cast<void>(client()->join(request(7), kTimeout)));
   EXPECT_EQ(jobs_.snapshot(aggregation::steady_now()).jobs.size(), 1U);
+}
+
+TEST_F(Control, SharesTheMemoryOfWorkersOnThisMachine) {
+  start({});
+  JoinRequest sharing = request(7);
+  sharing.mode = aggregation::Mode::kExtended;
+  sharing.slots = 8;
+  EXPECT_FALSE(client()->join(sharing, kTimeout).admission.shared);
+  const auto memory = aggregation::SharedMemory::create(sharing.slots, sharing.packet_elements);
+  ASSERT_NE(memory, nullptr);
+  sharing.memory = memory->name();
+  sharing.memory.cookie[0] ^= 1U;
+  EXPECT_FALSE(client()->join(sharing, kTimeout).admission.shared);
+  sharing.memory = memory->name();
+  EXPECT_TRUE(client()->join(sharing, kTimeout).admission.shared);
+  EXPECT_TRUE(client()->join(sharing, kTimeout).admission.shared) << "the worker polls";
+  JoinRequest other = request(7, 1);
+  other.mode = sharing.mode;
+  EXPECT_FALSE(client()->join(other, kTimeout).admission.shared);
 }
 
 // Otherwise a restarted switch would accept packets of earlier operations.
@@ -683,8 +703,13 @@ TEST(Metadata, RoundTripsAndRejectsOtherText) {
   aggregation::Admission again{};
   EXPECT_TRUE(read_admission(write_admission(admission), again));
   EXPECT_EQ(again, admission);
+  aggregation::Admission sharing = admission;
+  sharing.shared = true;
+  EXPECT_TRUE(read_admission(write_admission(sharing), again));
+  EXPECT_EQ(again, sharing);
   for (const char* text :
-       {"", "epoch=1 job=1 slots=1 port=1", "epoch=18446744073709551617 job=1 slots=1 port=1 first=1",
+       {"", "epoch=1 job=1 slots=1 port=1", "epoch=1 job=1 slots=1 port=1 first=1 share",
+        "epoch=1 job=1 slots=1 port=1 first=1 shared ", "epoch=18446744073709551617 job=1 slots=1 port=1 first=1",
         "epoch=1 job=4294967297 slots=1 port=1 first=1", "epoch=1 job=1 slots=4294967297 port=1 first=1",
         "epoch=1 job=1 slots=1 port=4294967297 first=1", "epoch=1 job=1 slots=1 port=65536 first=1",
         "epoch=1 job=1 slots=1 port=1 first=256", "epoch=1 job=1 slots=0 port=1 first=1",
@@ -696,6 +721,13 @@ TEST(Metadata, RoundTripsAndRejectsOtherText) {
   Terms same;
   EXPECT_TRUE(same.read(terms.write()));
   EXPECT_EQ(same.write(), terms.write());
+  Terms offering = terms;
+  offering.memory = {17, 5, {1, 2, 255}};
+  EXPECT_TRUE(same.read(offering.write()));
+  EXPECT_EQ(same.memory, offering.memory);
+  EXPECT_FALSE(same.read(terms.write() + " process=0 descriptor=5 cookie=" + std::string(32, '0')));
+  EXPECT_FALSE(same.read(terms.write() + " process=1 descriptor=-1 cookie=" + std::string(32, '0')));
+  EXPECT_FALSE(same.read(terms.write() + " process=1 descriptor=1"));
   for (const char* text : {"mode=classic elements=4294967297 port=1 slots=1 first=-1",
                            "mode=classic elements=1 port=4294967297 slots=1 first=-1",
                            "mode=classic elements=1 port=1 slots=4294967297 first=-1",

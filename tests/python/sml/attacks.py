@@ -1,4 +1,4 @@
-"""Clients without a key that attack the control plane of a switch on 127.0.0.1 with raw HTTP/2 frames."""
+"""Clients without a key that attack the control plane of a switch with raw HTTP/2 frames."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def reset_call(stream: int, block: bytes) -> bytes:
 class Attacker:
     """A connection that sends calls and never reads the replies."""
 
-    def __init__(self, port: int, *, resets: bool = False) -> None:
-        self.port, self.make = port, reset_call if resets else call
+    def __init__(self, port: int, *, resets: bool = False, host: str = "127.0.0.1") -> None:
+        self.address, self.make = (host, port), reset_call if resets else call
         self.sent = self.connections = 0
         self.socket: socket.socket | None = None
 
     def connect(self) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", self.port), timeout=5)
+        self.socket = socket.create_connection(self.address, timeout=5)
         self.socket.setblocking(False)
         self.connections += 1
         self.stream = 1
@@ -90,8 +90,8 @@ class Attacker:
 
 
 @contextlib.contextmanager
-def attackers(port: int, count: int, *, resets: bool = False) -> Iterator[list[Attacker]]:
-    all_of_them = [Attacker(port, resets=resets) for _ in range(count)]
+def attackers(port: int, count: int, *, resets: bool = False, host: str = "127.0.0.1") -> Iterator[list[Attacker]]:
+    all_of_them = [Attacker(port, resets=resets, host=host) for _ in range(count)]
     try:
         yield all_of_them
     finally:

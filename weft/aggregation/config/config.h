@@ -55,6 +55,7 @@ struct UdpConfig {
   std::string worker_ip;         // empty: the local address of the route to the switch
   std::int64_t worker_port = 0;  // 0: any free port; ranks of a host cannot share a port
   bool segmentation_offload = true;
+  bool shared_memory = true;  // with a switch on the same machine
 };
 
 // Section [weft]: settings that SwitchML's file does not have.

@@ -143,6 +143,7 @@ void append_weft(std::vector<ConfigKey>& keys) {
   keys.push_back(words("backend.udp", "worker_ip", udp(&U::worker_ip)));
   keys.push_back(integer("backend.udp", "worker_port", udp(&U::worker_port), 0, 65535));
   keys.push_back(flag("backend.udp", "segmentation_offload", udp(&U::segmentation_offload)));
+  keys.push_back(flag("backend.udp", "shared_memory", udp(&U::shared_memory)));
   keys.push_back(job_name());
   keys.push_back(words("weft", "keys", weft(&W::keys)));
   keys.push_back(one_of("weft", "mode", weft(&W::mode), {"classic", "extended"}));

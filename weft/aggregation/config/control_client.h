@@ -12,6 +12,7 @@
 #include <string>
 
 #include "weft/aggregation/config/job.h"
+#include "weft/aggregation/packet/shared_slots.h"
 
 namespace weft::aggregation {
 
@@ -35,6 +36,7 @@ struct JoinRequest {
   std::optional<std::uint8_t> first_operation{};
   Address address;  // address of the worker's UDP socket
   WorkerSalt salt{};
+  SharedMemoryName memory{};  // offered to a switch on the same machine
 };
 
 struct JoinResponse {

@@ -41,6 +41,7 @@ struct Admission {
   int slots = 0;                     // upper limit of a worker's window
   std::uint16_t port = 0;            // UDP port of the switch for this job
   std::uint8_t first_operation = 0;  // kSwitchMl: as in the JobSpec
+  bool shared = false;               // the switch uses the memory that this worker offered (shared_slots.h)
 
   friend bool operator==(const Admission&, const Admission&) = default;
 };

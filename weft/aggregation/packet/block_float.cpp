@@ -97,7 +97,8 @@ void BlockScale::accumulate(std::span<const std::byte> sums, int round, std::spa
 void BlockScale::dequantise(std::span<const std::byte> sums, std::span<float> out, int divisor) const {
   const auto number = static_cast<unsigned>(divisor);
   const int exponent = quantum_exponent_ - std::countr_zero(number);
-  if (!non_finite_ && std::has_single_bit(number) && scaling::fits_float(exponent)) {
+  const bool power = (number & (number - 1)) == 0;  // has_single_bit() is a function call without -mpopcnt
+  if (!non_finite_ && power && scaling::fits_float(exponent)) {
     return scaling::dequantise(sums, exponent, out);
   }
   const double quantum = power_of_two(quantum_exponent_);

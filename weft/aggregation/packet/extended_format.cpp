@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kSequenceAt = 16;
 constexpr std::size_t kSlotAt = 28;
+constexpr std::size_t kSharedAt = 34;
 
 std::size_t padded(std::size_t exponents) { return (exponents + 3) / 4 * 4; }
 
@@ -30,6 +31,7 @@ Head read_head(const std::byte* bytes, Kind kind) {
   head.operation = load_big_endian<std::uint32_t>(bytes + 24);
   head.slot = load_big_endian<std::uint16_t>(bytes + kSlotAt);
   head.set = head.sequence & 1U;
+  head.shared = load_big_endian<std::uint16_t>(bytes + kSharedAt) == 1;
   return head;
 }
 
@@ -49,14 +51,17 @@ std::optional<Packet> decode(std::span<const std::byte> bytes) {
   if ((bytes[0] >> 4) != kMessageType || !kind) return std::nullopt;
   const Shape shape{load_big_endian<std::uint16_t>(bytes.data() + 30),
                     load_big_endian<std::uint16_t>(bytes.data() + 32)};
-  if (bytes.size() != packet_size(shape)) return std::nullopt;
-  // Reserved bytes must be zero, so that a later version can give them a meaning.
+  const auto shared = load_big_endian<std::uint16_t>(bytes.data() + kSharedAt);
+  const std::size_t elements = shared == 0 ? shape.elements : 0;  // in the packet
+  if (bytes.size() != packet_size({shape.exponents, elements})) return std::nullopt;
+  // Reserved bits must be zero, so that a later version can give them a meaning.
   const auto padding = bytes.subspan(kHeaderBytes + shape.exponents, padded(shape.exponents) - shape.exponents);
-  if (!all_zero(bytes.subspan(34, 2)) || !all_zero(padding)) return std::nullopt;
+  if (shared > 1 || !all_zero(padding)) return std::nullopt;
   Packet packet;
   packet.head = read_head(bytes.data(), *kind);
   packet.exponents = bytes.subspan(kHeaderBytes, shape.exponents);
-  packet.elements = bytes.subspan(kHeaderBytes + padded(shape.exponents), 4 * shape.elements);
+  packet.elements = bytes.subspan(kHeaderBytes + padded(shape.exponents), 4 * elements);
+  packet.shared_elements = shape.elements - elements;
   return packet;
 }
 
@@ -71,16 +76,18 @@ Body write_head(std::span<std::byte> bytes, const Head& head, const Shape& shape
   store_big_endian(bytes.data() + kSlotAt, static_cast<std::uint16_t>(head.slot));
   store_big_endian(bytes.data() + 30, static_cast<std::uint16_t>(shape.exponents));
   store_big_endian(bytes.data() + 32, static_cast<std::uint16_t>(shape.elements));
-  store_big_endian(bytes.data() + 34, std::uint16_t{0});
+  store_big_endian(bytes.data() + kSharedAt, static_cast<std::uint16_t>(head.shared ? 1 : 0));
   const std::size_t elements_at = kHeaderBytes + padded(shape.exponents);
   std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(kHeaderBytes + shape.exponents),
             bytes.begin() + static_cast<std::ptrdiff_t>(elements_at), std::byte{0});
-  return {bytes.subspan(kHeaderBytes, shape.exponents), bytes.subspan(elements_at, 4 * shape.elements)};
+  return {bytes.subspan(kHeaderBytes, shape.exponents),
+          bytes.subspan(elements_at, head.shared ? 0 : 4 * shape.elements)};
 }
 
 GmacNonce nonce_of(std::span<const std::byte> bytes) {
   GmacNonce nonce{};
   nonce[0] = bytes[0];
+  nonce[1] = bytes[kSharedAt + 1];
   std::memcpy(nonce.data() + 2, bytes.data() + kSlotAt, 2);
   std::memcpy(nonce.data() + 4, bytes.data() + kSequenceAt, 8);
   return nonce;

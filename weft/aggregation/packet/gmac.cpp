@@ -20,16 +20,18 @@ Gmac::Gmac(const SenderKey& key) : context_(EVP_CIPHER_CTX_new()) {
   }
 }
 
-Tag Gmac::tag(const GmacNonce& nonce, std::span<const std::byte> message) {
+Tag Gmac::tag(const GmacNonce& nonce, std::span<const std::byte> first, std::span<const std::byte> second) {
   EVP_CIPHER_CTX* context = context_.get();
   Tag tag{};
   int length = 0;
   unsigned char none = 0;
-  const bool done =
-      EVP_EncryptInit_ex2(context, nullptr, nullptr, octets(nonce.data()), nullptr) == 1 &&
-      EVP_EncryptUpdate(context, nullptr, &length, octets(message.data()), static_cast<int>(message.size())) == 1 &&
-      EVP_EncryptFinal_ex(context, &none, &length) == 1 &&
-      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()) == 1;
+  const auto add = [&](std::span<const std::byte> part) {
+    return part.empty() ||
+           EVP_EncryptUpdate(context, nullptr, &length, octets(part.data()), static_cast<int>(part.size())) == 1;
+  };
+  const bool done = EVP_EncryptInit_ex2(context, nullptr, nullptr, octets(nonce.data()), nullptr) == 1 && add(first) &&
+                    add(second) && EVP_EncryptFinal_ex(context, &none, &length) == 1 &&
+                    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()) == 1;
   if (!done) throw std::runtime_error("weft: AES-128-GMAC failed in libcrypto");
   return tag;
 }

@@ -23,8 +23,9 @@ class Gmac {
   explicit Gmac(const SenderKey& key);
 
   // Under one key, a nonce must never be used for two different messages: that would reveal the authentication key.
-  // Throws std::runtime_error if libcrypto fails.
-  [[nodiscard]] Tag tag(const GmacNonce& nonce, std::span<const std::byte> message);
+  // The message is `first` followed by `second`. Throws std::runtime_error if libcrypto fails.
+  [[nodiscard]] Tag tag(const GmacNonce& nonce, std::span<const std::byte> first,
+                        std::span<const std::byte> second = {});
 
  private:
   struct Free {

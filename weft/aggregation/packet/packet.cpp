@@ -9,6 +9,10 @@ std::size_t packet_size(Mode mode, const Shape& shape) {
   return mode == Mode::kSwitchMl ? switchml::packet_size(shape) : extended::packet_size(shape);
 }
 
+std::size_t packet_size(const Head& head, const Shape& shape) {
+  return packet_size(head.mode, head.shared ? Shape{shape.exponents, 0} : shape);
+}
+
 Shape full_shape(Mode mode, int packet_elements) {
   const auto elements = static_cast<std::size_t>(packet_elements);
   const std::size_t blocks = mode == Mode::kSwitchMl ? 1 : (elements + kBlockElements - 1) / kBlockElements;

@@ -38,6 +38,7 @@ struct Head {
   std::uint32_t job = 0;
   std::uint64_t epoch = 0;
   std::uint16_t rank = 0;  // rank of the sender, in contributions only
+  bool shared = false;     // the elements are in shared memory (shared_slots.h), not in the packet
 
   friend bool operator==(const Head&, const Head&) = default;
 };
@@ -46,9 +47,10 @@ struct Head {
 struct Packet {
   Head head;
   std::span<const std::byte> exponents;
-  std::span<const std::byte> elements;
+  std::span<const std::byte> elements;  // if they are shared, decode() leaves this empty
+  std::size_t shared_elements = 0;      // their number
 
-  [[nodiscard]] std::size_t element_count() const { return elements.size() / 4; }
+  [[nodiscard]] std::size_t element_count() const { return head.shared ? shared_elements : elements.size() / 4; }
 };
 
 // Writable views of a packet's exponents and elements, returned by write_head().
@@ -66,6 +68,8 @@ struct Shape {
 
 // Size of the UDP payload in bytes.
 [[nodiscard]] std::size_t packet_size(Mode mode, const Shape& shape);
+// The same for a packet whose elements may be in shared memory.
+[[nodiscard]] std::size_t packet_size(const Head& head, const Shape& shape);
 // Shape of a job's largest packet.
 [[nodiscard]] Shape full_shape(Mode mode, int packet_elements);
 
@@ -73,7 +77,7 @@ struct Shape {
 [[nodiscard]] std::optional<Packet> decode(std::span<const std::byte> bytes);
 
 // Writes the head into `bytes`, whose size is packet_size(). The caller then fills in the body and, in extended mode,
-// calls PacketMac::seal().
+// calls PacketMac::seal(). The body has no elements if they are shared.
 [[nodiscard]] Body write_head(std::span<std::byte> bytes, const Head& head, const Shape& shape);
 
 }  // namespace weft::aggregation

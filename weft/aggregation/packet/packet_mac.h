@@ -15,13 +15,14 @@ class PacketMac {
   // An all-zero session key means that the session has no key.
   PacketMac(const SessionKey& key, const Sender& sender);
 
-  // Writes the tag into the last bytes of an extended packet whose header and body are complete.
-  void seal(std::span<std::byte> packet);
+  // Writes the tag into the last bytes of an extended packet whose header and body are complete. `shared`: its elements
+  // in shared memory, if any.
+  void seal(std::span<std::byte> packet, std::span<const std::byte> shared = {});
   // Whether an extended packet, which decode() has accepted, carries this sender's tag. Runs in constant time.
-  [[nodiscard]] bool verify(std::span<const std::byte> packet);
+  [[nodiscard]] bool verify(std::span<const std::byte> packet, std::span<const std::byte> shared = {});
 
  private:
-  [[nodiscard]] Tag tag_of(std::span<const std::byte> packet);
+  [[nodiscard]] Tag tag_of(std::span<const std::byte> packet, std::span<const std::byte> shared);
 
   std::optional<Gmac> gmac_;
 };

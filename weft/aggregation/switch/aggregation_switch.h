@@ -30,7 +30,7 @@ class AggregationSwitch {
   // Admits a job for which objection() returns nullopt; `pool` must have slots_for() slots.
   [[nodiscard]] Admission admit(const JobSpec& spec, SlotPool pool, Time now);
   [[nodiscard]] std::string place_worker(std::uint64_t session, int rank, const Address& address,
-                                         const WorkerSalt& salt);
+                                         const WorkerSalt& salt, std::shared_ptr<const SharedSlots> memory);
   [[nodiscard]] const SwitchJob* find(std::uint64_t session) const;
   // Returns null if there is no such job.
   std::unique_ptr<SwitchJob> end(std::uint64_t session);
@@ -49,13 +49,17 @@ class AggregationSwitch {
     int rank = 0;
   };
 
-  [[nodiscard]] Sender find_sender(const Packet& packet, std::span<const std::byte> bytes, const Route& from,
-                                   Outbox& out);
+  // Completes packets whose elements are in shared memory.
+  [[nodiscard]] Sender find_sender(Packet& packet, std::span<const std::byte> bytes, const Route& from, Outbox& out);
   [[nodiscard]] Sender by_address(const Address& from, std::size_t size);
-  [[nodiscard]] Sender by_header(const Packet& packet, std::span<const std::byte> bytes, const Route& from,
-                                 Outbox& out);
+  [[nodiscard]] Sender by_header(Packet& packet, std::span<const std::byte> bytes, const Route& from, Outbox& out);
   void aggregate(SwitchJob& job, int rank, const Packet& packet, const Route& from, Outbox& out);
-  void send_sum(SwitchJob& job, const Head& head, std::span<const Route> to, Outbox& out);
+  // Sends a sum to all workers.
+  void send_sum(SwitchJob& job, const Head& head, std::uint16_t port, Outbox& out);
+  // Sends a sum to these workers: in packets, or through the memory that `sharing` workers share with the switch.
+  void send_in_packets(SwitchJob& job, const Head& head, std::span<const Route> to, Outbox& out);
+  void send_in_memory(SwitchJob& job, const Head& head, std::span<const Route> to, std::span<const int> sharing,
+                      Outbox& out);
   void send_notice(Kind kind, SwitchJob* job, const Head& head, std::span<const Route> to, Outbox& out);
   [[nodiscard]] std::optional<Refusal> check_room(const JobSpec& spec, int slots) const;
   [[nodiscard]] std::optional<Refusal> check_addresses(const JobSpec& spec) const;

@@ -84,7 +84,7 @@ std::optional<Refusal> AggregationSwitch::check_addresses(const JobSpec& spec) c
 }
 
 std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, const Address& address,
-                                            const WorkerSalt& salt) {
+                                            const WorkerSalt& salt, std::shared_ptr<const SharedSlots> memory) {
   const auto found = jobs_.find(session);
   if (found == jobs_.end()) return "no job has session " + std::to_string(session);
   SwitchJob& job = *found->second;
@@ -93,7 +93,11 @@ std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, con
            " workers";
   }
   const auto& before = job.places()[static_cast<std::size_t>(rank)];
-  if (before == address && job.salt(rank) == salt) return {};  // the worker only polls the control plane
+  const bool usable = memory != nullptr && job.spec().mode == Mode::kExtended &&
+                      memory->covers(job.pool.slots(), job.spec().packet_elements);
+  if (!usable) memory.reset();
+  const bool same_memory = memory == nullptr || job.memory(rank) != nullptr;
+  if (before == address && job.salt(rank) == salt && same_memory) return {};  // the worker only polls the control plane
   if (job.spec().mode == Mode::kSwitchMl) {
     const auto taken = by_source_.find(address);
     if (taken != by_source_.end() && (taken->second.job != &job || taken->second.rank != rank)) {
@@ -103,7 +107,7 @@ std::string AggregationSwitch::place_worker(std::uint64_t session, int rank, con
     if (before) by_source_.erase(*before);
     by_source_[address] = {&job, rank};
   }
-  job.place(rank, address, salt);
+  job.place(rank, address, salt, std::move(memory));
   ++changes_;
   return {};
 }

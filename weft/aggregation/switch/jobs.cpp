@@ -42,8 +42,16 @@ std::variant<Admission, Refusal> Jobs::admit(const JobSpec& spec, Time now) {
   }
 }
 
-std::string Jobs::place_worker(std::uint64_t session, int rank, const Address& address, const WorkerSalt& salt) {
-  return change([&](AggregationSwitch& jobs) { return jobs.place_worker(session, rank, address, salt); });
+std::string Jobs::place_worker(std::uint64_t session, int rank, const Address& address, const WorkerSalt& salt,
+                               std::shared_ptr<const SharedSlots> memory) {
+  return change(
+      [&](AggregationSwitch& jobs) { return jobs.place_worker(session, rank, address, salt, std::move(memory)); });
+}
+
+bool Jobs::shares_memory(std::uint64_t session, int rank) const {
+  const std::lock_guard lock(mutex_);
+  const SwitchJob* job = switch_->find(session);
+  return job != nullptr && rank >= 0 && rank < job->spec().workers && job->memory(rank) != nullptr;
 }
 
 std::optional<Admission> Jobs::admission(std::uint64_t session) const {

@@ -20,6 +20,7 @@ namespace weft::aggregation {
 
 class AggregationSwitch;
 class Outbox;
+class SharedSlots;
 
 struct SwitchLimits {
   int jobs = 64;
@@ -50,10 +51,14 @@ class Jobs {
   // first, as SwitchML's rank 0 "clears old state".
   [[nodiscard]] std::variant<Admission, Refusal> admit(const JobSpec& spec, Time now);
 
-  // Sets the address and salt of worker `rank` of a live job; the last call counts. Returns an empty text, or the
-  // reason why the call failed. The switch drops packets from workers without an address (kUnknownSource).
+  // Sets the address and salt of worker `rank` of a live job, and the memory that it shares with the switch (extended
+  // jobs only); the last call counts. Returns an empty text, or the reason why the call failed. The switch drops
+  // packets from workers without an address (kUnknownSource).
   [[nodiscard]] std::string place_worker(std::uint64_t session, int rank, const Address& address,
-                                         const WorkerSalt& salt = {});
+                                         const WorkerSalt& salt = {},
+                                         std::shared_ptr<const SharedSlots> memory = nullptr);
+  // Whether the switch shares memory with worker `rank`.
+  [[nodiscard]] bool shares_memory(std::uint64_t session, int rank) const;
 
   // The admission of a live session, for workers that join late or again; nullopt if there is no such session.
   [[nodiscard]] std::optional<Admission> admission(std::uint64_t session) const;

@@ -29,17 +29,22 @@ SwitchJob::SwitchJob(const JobSpec& spec, const Admission& admission, SlotPool p
       places_(static_cast<std::size_t>(spec.workers)),
       salts_(places_.size()),
       worker_macs_(places_.size()),
-      own_(places_.size()) {
+      own_(places_.size()),
+      memory_(places_.size()) {
   for (int rank = 0; rank < spec.workers; ++rank) key_worker(rank, {});
   std::copy(spec.addresses.begin(), spec.addresses.end(), places_.begin());
   // The offset keeps earlier operations positive.
   if (spec.first_operation) newest_operation_ = 256 + *spec.first_operation;
 }
 
-void SwitchJob::place(int rank, const Address& address, const WorkerSalt& salt) {
+void SwitchJob::place(int rank, const Address& address, const WorkerSalt& salt,
+                      std::shared_ptr<const SharedSlots> memory) {
   places_[static_cast<std::size_t>(rank)] = address;
   receivers_.clear();
   key_worker(rank, salt);
+  std::erase(sharing_, rank);
+  if (memory) sharing_.push_back(rank);
+  memory_[static_cast<std::size_t>(rank)] = std::move(memory);
 }
 
 void SwitchJob::key_worker(int rank, const WorkerSalt& salt) {
@@ -76,9 +81,12 @@ std::span<const Route> SwitchJob::receivers(std::uint16_t port) {
   if (!receivers_.empty() && receivers_port_ == port) return receivers_;
   receivers_.clear();
   receivers_port_ = port;
-  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
-    const std::optional<Address>& place = places_[rank];
-    if (place) receivers_.emplace_back(Address{place->ipv4, place->port != 0 ? place->port : port}, own_[rank]);
+  for (const bool shares : {false, true}) {
+    for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+      const std::optional<Address>& place = places_[rank];
+      if (!place || (memory_[rank] != nullptr) != shares) continue;
+      receivers_.emplace_back(Address{place->ipv4, place->port != 0 ? place->port : port}, own_[rank]);
+    }
   }
   return receivers_;
 }

@@ -9,13 +9,13 @@ constexpr std::size_t kPieceBytes = 1 << 18;  // room for several of the largest
 
 }  // namespace
 
-std::span<std::byte> Outbox::add(std::span<const Route> receivers, std::size_t size) {
+std::span<std::byte> Outbox::add(std::span<const Route> receivers, std::size_t size, std::size_t shared) {
   const std::span<std::byte> packet(reserve(size), size);
-  append(receivers, packet);
+  append(receivers, packet, shared);
   return packet;
 }
 
-void Outbox::append(std::span<const Route> receivers, Packet packet) {
+void Outbox::append(std::span<const Route> receivers, Packet packet, std::size_t shared) {
   if (!packets_.empty() && std::ranges::equal(receivers_of(packets_.size() - 1), receivers)) {
     receivers_.push_back(receivers_.back());
   } else {
@@ -23,7 +23,8 @@ void Outbox::append(std::span<const Route> receivers, Packet packet) {
     routes_.insert(routes_.end(), receivers.begin(), receivers.end());
   }
   packets_.push_back(packet);
-  bytes_ += packet.size();
+  last_bytes_ = packet.size() + shared;
+  bytes_ += last_bytes_;
 }
 
 std::byte* Outbox::reserve(std::size_t size) {

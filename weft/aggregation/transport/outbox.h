@@ -21,11 +21,14 @@ class Outbox {
   static constexpr std::size_t kMostBytes = 65'507;
   using Packet = std::span<const std::byte>;
 
-  // Adds a packet for these receivers and returns its memory, which the caller fills.
-  [[nodiscard]] std::span<std::byte> add(std::span<const Route> receivers, std::size_t size);
+  // Adds a packet for these receivers and returns its memory, which the caller fills. `shared`: bytes of its elements
+  // in shared memory, which count as if they were in the packet when the Outbox decides whether to send.
+  [[nodiscard]] std::span<std::byte> add(std::span<const Route> receivers, std::size_t size, std::size_t shared = 0);
   [[nodiscard]] std::span<std::byte> add(const Route& receiver, std::size_t size) { return add({&receiver, 1}, size); }
   // Adds a packet without copying it. The caller keeps it unchanged until clear().
-  void add_kept(const Route& receiver, Packet packet) { append({&receiver, 1}, packet); }
+  void add_kept(const Route& receiver, Packet packet, std::size_t shared = 0) {
+    append({&receiver, 1}, packet, shared);
+  }
   void clear();
 
   [[nodiscard]] bool empty() const { return packets_.empty(); }
@@ -36,7 +39,7 @@ class Outbox {
 
   // Whether another packet like the last would not fit into one message with the others.
   [[nodiscard]] bool is_full_message() const {
-    return !packets_.empty() && (packets_.size() >= kMostSegments || bytes_ + packets_.back().size() > kMostBytes);
+    return !packets_.empty() && (packets_.size() >= kMostSegments || bytes_ + last_bytes_ > kMostBytes);
   }
 
   // Calls visit(receivers, packets) for runs of consecutive packets to the same receivers. All packets of a run have
@@ -67,7 +70,7 @@ class Outbox {
     friend bool operator==(const Receivers&, const Receivers&) = default;
   };
 
-  void append(std::span<const Route> receivers, Packet packet);
+  void append(std::span<const Route> receivers, Packet packet, std::size_t shared);
   [[nodiscard]] std::byte* reserve(std::size_t size);
   [[nodiscard]] std::span<const Route> receivers_of(std::size_t packet) const {
     return std::span(routes_).subspan(receivers_[packet].first, receivers_[packet].count);
@@ -76,7 +79,8 @@ class Outbox {
   [[nodiscard]] std::size_t alike(std::size_t first) const;
 
   std::vector<Packet> packets_;
-  std::size_t bytes_ = 0;             // of all packets
+  std::size_t bytes_ = 0;             // of all packets, including shared elements
+  std::size_t last_bytes_ = 0;        // of the last one
   std::vector<Receivers> receivers_;  // per packet
   std::vector<Route> routes_;
   // Memory blocks; they never move and are reused after clear().

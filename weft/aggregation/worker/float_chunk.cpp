@@ -52,39 +52,43 @@ template <class Number>
 void FloatChunk<Number>::begin(std::span<const std::byte> exponents, std::size_t elements) {
   elements_ = elements;
   blocks_.clear();
-  parts_.clear();
+  blocks_.reserve((elements + format_.block_elements - 1) / format_.block_elements);
+  further_.clear();
   std::size_t values = 0;
   int rounds = 1;
   for (std::size_t block = 0; start(block) < elements; ++block) {
     const RangeBytes bytes{static_cast<std::int8_t>(exponents[2 * block]),
                            static_cast<std::int8_t>(exponents[2 * block + 1])};
-    blocks_.push_back({BlockScale(decode_range(bytes), format_.headroom), values});
-    if (blocks_.back().scale.rounds() > 1) values += size(block);
-    rounds = std::max(rounds, blocks_.back().scale.rounds());
+    const BlockScale scale(decode_range(bytes), format_.headroom);
+    blocks_.push_back({scale, values});
+    if (scale.rounds() > 1) values += size(block);
+    rounds = std::max(rounds, scale.rounds());
   }
   values_.resize(values);
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 1; round < rounds; ++round) {
     for (std::size_t block = 0; block < blocks_.size(); ++block) {
-      if (round < blocks_[block].scale.rounds()) parts_.push_back({block, round});
+      if (round < blocks_[block].scale.rounds()) further_.push_back({block, round});
     }
   }
 }
 
 template <class Number>
 int FloatChunk<Number>::packets() const {
-  return static_cast<int>((parts_.size() + format_.packet_blocks - 1) / format_.packet_blocks);
+  return static_cast<int>((blocks_.size() + further_.size() + format_.packet_blocks - 1) / format_.packet_blocks);
 }
 
 template <class Number>
-auto FloatChunk<Number>::parts(int packet) const -> std::span<const Part> {
+auto FloatChunk<Number>::parts(int packet) const -> PartRange {
   const std::size_t first = static_cast<std::size_t>(packet) * format_.packet_blocks;
-  return std::span(parts_).subspan(first, std::min(format_.packet_blocks, parts_.size() - first));
+  return {first, std::min(first + format_.packet_blocks, blocks_.size() + further_.size())};
 }
 
 template <class Number>
 std::size_t FloatChunk<Number>::elements(int packet) const {
-  std::size_t all = 0;
-  for (const Part& part : parts(packet)) all += size(part.block);
+  const auto [first, last] = parts(packet);
+  const std::size_t first_round = std::min(start(std::min(last, blocks_.size())), elements_);
+  std::size_t all = first < blocks_.size() ? first_round - start(first) : 0;
+  for (std::size_t i = std::max(first, blocks_.size()); i < last; ++i) all += size(part(i).block);
   return all;
 }
 
@@ -92,7 +96,9 @@ template <class Number>
 void FloatChunk<Number>::quantise(std::span<const Number> chunk, int packet, std::span<std::byte> out,
                                   BlockBuffer& buffer) const {
   std::size_t at = 0;
-  for (const auto& [block, round] : parts(packet)) {
+  const auto [first, last] = parts(packet);
+  for (std::size_t i = first; i < last; ++i) {
+    const auto [block, round] = part(i);
     const std::span<const float> floats = as_floats(chunk.subspan(start(block), size(block)), buffer);
     blocks_[block].scale.quantise(floats, round, out.subspan(at, 4 * size(block)));
     at += 4 * size(block);
@@ -103,16 +109,18 @@ template <class Number>
 void FloatChunk<Number>::accept(std::span<const std::byte> sums, int packet, std::span<Number> chunk,
                                 BlockBuffer& buffer) {
   std::size_t at = 0;
-  for (const auto& [block, round] : parts(packet)) {
-    const std::span<const std::byte> part = sums.subspan(at, 4 * size(block));
+  const auto [first, last] = parts(packet);
+  for (std::size_t i = first; i < last; ++i) {
+    const auto [block, round] = part(i);
+    const std::span<const std::byte> block_sums = sums.subspan(at, 4 * size(block));
     at += 4 * size(block);
     const BlockScale& scale = blocks_[block].scale;
     const std::span<double> values = std::span(values_).subspan(blocks_[block].values_at);
-    if (scale.rounds() > 1) scale.accumulate(part, round, values);
+    if (scale.rounds() > 1) scale.accumulate(block_sums, round, values);
     if (round + 1 < scale.rounds()) continue;
     write_floats(chunk.subspan(start(block), size(block)), buffer, [&](std::span<float> out) {
-      if (scale.rounds() == 1) return scale.dequantise(part, out, format_.divisor);
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i] / format_.divisor);
+      if (scale.rounds() == 1) return scale.dequantise(block_sums, out, format_.divisor);
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] = static_cast<float>(values[k] / format_.divisor);
     });
   }
 }

@@ -54,8 +54,16 @@ class FloatChunk {
     std::size_t block;
     int round;
   };
+  // Parts of a packet: those below blocks_.size() are round 0 of each block, the others are in further_.
+  struct PartRange {
+    std::size_t begin;
+    std::size_t end;
+  };
 
-  [[nodiscard]] std::span<const Part> parts(int packet) const;
+  [[nodiscard]] PartRange parts(int packet) const;
+  [[nodiscard]] Part part(std::size_t index) const {
+    return index < blocks_.size() ? Part{index, 0} : further_[index - blocks_.size()];
+  }
   // Position of a block in the chunk.
   [[nodiscard]] std::size_t start(std::size_t block) const { return block * format_.block_elements; }
   [[nodiscard]] std::size_t size(std::size_t block) const;
@@ -63,7 +71,7 @@ class FloatChunk {
   FloatFormat format_;
   std::size_t elements_ = 0;
   std::vector<Block> blocks_;
-  std::vector<Part> parts_;     // of all packets
+  std::vector<Part> further_;   // rounds after the first
   std::vector<double> values_;  // sums of the blocks with several rounds
 };
 

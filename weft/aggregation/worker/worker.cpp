@@ -21,6 +21,7 @@ Worker::Worker(const WorkerIdentity& identity, const Admission& admission, const
       first_operation_(admission.first_operation),
       next_due_(kNever) {
   use_admission(admission);
+  shares_ = admission.shared && !identity.memory.empty();
   // Packets of the same turn are adjacent in memory, so that a system call gathers fewer pieces.
   const SumLayout& layout = identity.layout;
   const std::size_t largest = packet_size(layout.mode, full_shape(layout.mode, layout.packet_elements));
@@ -58,14 +59,17 @@ Head Worker::head_of(int slot, std::uint64_t sequence) const {
 
 void Worker::send_next(int index, Time now, Outbox& out) {
   WorkerSlot& slot = slots_[static_cast<std::size_t>(index)];
-  const Head head = head_of(index, identity_.first_turn + slot.turns);
+  const std::uint64_t sequence = identity_.first_turn + slot.turns;
   ++slot.turns;
   WorkerSlot::SentPacket& packet = slot.last();
-  packet.head = head;
   packet.shape = operation_->shape(index);
-  packet.size = packet_size(head.mode, packet.shape);
-  operation_->fill(index, write_head(packet.bytes(), head, packet.shape));
-  if (head.mode == Mode::kExtended) own_mac_.seal(packet.bytes());
+  packet.head = head_of(index, sequence);
+  packet.head.shared = shares_ && packet.shape.elements > 0;
+  packet.size = packet_size(packet.head, packet.shape);
+  Body body = write_head(packet.bytes(), packet.head, packet.shape);
+  if (packet.head.shared) body.elements = shared_elements(packet);
+  operation_->fill(index, body);
+  seal(packet);
   slot.waiting = true;
   slot.tries = 0;
   slot.first_sent_at = slot.sent_at = now;
@@ -76,7 +80,7 @@ void Worker::send_next(int index, Time now, Outbox& out) {
 }
 
 void Worker::transmit(const WorkerSlot::SentPacket& packet, Outbox& out) {
-  out.add_kept(identity_.switch_address, packet.bytes());
+  out.add_kept(identity_.switch_address, packet.bytes(), packet.head.shared ? 4 * packet.shape.elements : 0);
   ++counts_.sent;
 }
 
@@ -85,12 +89,16 @@ bool Worker::is_ours(const Packet& packet, std::span<const std::byte> bytes) {
   if (head.mode != identity_.layout.mode) return false;
   if (head.mode == Mode::kSwitchMl || head.kind == Kind::kUnknownJob) return true;
   return head.job == admission_.job && head.epoch == admission_.epoch && head.kind != Kind::kContribution &&
-         switch_mac_.verify(bytes);
+         switch_mac_.verify(bytes, head.shared ? packet.elements : std::span<const std::byte>());
 }
 
 void Worker::handle(std::span<const std::byte> bytes, Time now, Outbox& out) {
   ++counts_.received;
-  const std::optional<Packet> packet = decode(bytes);
+  std::optional<Packet> packet = decode(bytes);
+  if (packet && packet->head.shared) {
+    packet->elements = identity_.memory.elements_of(packet->head, packet->shared_elements);
+    if (packet->elements.empty()) packet.reset();
+  }
   if (!packet || !is_ours(*packet, bytes)) {
     ++counts_.rejected;
     return;
@@ -214,15 +222,34 @@ void Worker::use_admission(const Admission& admission) {
   switch_mac_ = {identity_.key, {Sender::Role::kSwitch, admission.epoch, admission.job, 0, {}}};
 }
 
+std::span<std::byte> Worker::shared_elements(const WorkerSlot::SentPacket& packet) const {
+  if (!packet.head.shared) return {};
+  return identity_.memory.elements_of(packet.head, packet.shape.elements);
+}
+
+void Worker::seal(const WorkerSlot::SentPacket& packet) {
+  if (packet.head.mode == Mode::kExtended) own_mac_.seal(packet.bytes(), shared_elements(packet));
+}
+
+// Copies the elements into the packet, for a switch that does not share this worker's memory.
+void Worker::unshare(WorkerSlot::SentPacket& packet) {
+  const std::span<const std::byte> elements = shared_elements(packet);
+  packet.head.shared = false;
+  packet.size = packet_size(packet.head, packet.shape);
+  std::ranges::copy(elements, write_head(packet.bytes(), packet.head, packet.shape).elements.begin());
+}
+
 void Worker::reseal(WorkerSlot::SentPacket& packet) {
   packet.head.job = admission_.job;
   packet.head.epoch = admission_.epoch;
+  if (packet.head.shared && !admission_.shared) unshare(packet);
   (void)write_head(packet.bytes(), packet.head, packet.shape);
-  if (packet.head.mode == Mode::kExtended) own_mac_.seal(packet.bytes());
+  seal(packet);
 }
 
 void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
   use_admission(admission);
+  shares_ = shares_ && admission.shared;
   if (admission.port != 0) identity_.switch_address.port = admission.port;
   job_in_doubt_ = false;
   silent_ = false;
@@ -245,6 +272,8 @@ void Worker::rejoin(const Admission& admission, Time now, Outbox& out) {
 void Worker::abandon() {
   for (WorkerSlot& slot : slots_) slot.waiting = slot.replaying = false;
   loss_detector_.forget();
+  // Peers may still need the abandoned packets, so later ones must not overwrite their elements.
+  shares_ = false;
   operation_ = nullptr;
   waiting_ = 0;
   next_due_ = kNever;

@@ -9,6 +9,7 @@
 
 #include "weft/aggregation/config/job.h"
 #include "weft/aggregation/packet/packet_mac.h"
+#include "weft/aggregation/packet/shared_slots.h"
 #include "weft/aggregation/transport/outbox.h"
 #include "weft/aggregation/worker/loss_detector.h"
 #include "weft/aggregation/worker/round_trip.h"
@@ -24,6 +25,7 @@ struct WorkerIdentity {
   WorkerSalt salt{};
   Address switch_address;
   std::uint64_t first_turn = 0;  // sequence of the first packets; identical on all workers of a job
+  SharedSlots memory{};          // offered to the switch; used if the admission accepts it
 };
 
 struct WorkerCounts {
@@ -78,7 +80,11 @@ class Worker {
   void send_lost(Time now, Outbox& out);
   void transmit(const WorkerSlot::SentPacket& packet, Outbox& out);
   void use_admission(const Admission& admission);
+  void seal(const WorkerSlot::SentPacket& packet);
   void reseal(WorkerSlot::SentPacket& packet);
+  // The packet's elements in shared memory; empty if they are in the packet.
+  [[nodiscard]] std::span<std::byte> shared_elements(const WorkerSlot::SentPacket& packet) const;
+  void unshare(WorkerSlot::SentPacket& packet);
   [[nodiscard]] Head head_of(int slot, std::uint64_t sequence) const;
   [[nodiscard]] bool is_ours(const Packet& packet, std::span<const std::byte> bytes);
   void take_result(const Packet& packet, Time now, Outbox& out);
@@ -99,7 +105,8 @@ class Worker {
   std::uint64_t operations_ = 0;  // number of operations started
   std::uint8_t first_operation_;
   std::uint32_t fingerprint_ = 0;
-  int waiting_ = 0;  // number of slots that wait for a result
+  int waiting_ = 0;      // number of slots that wait for a result
+  bool shares_ = false;  // whether the elements of new packets are in shared memory
   bool job_in_doubt_ = false;
   bool operations_differ_ = false;
   bool next_operation_differs_ = false;

@@ -36,7 +36,9 @@ WorkerIdentity identity_of(const WorkerOptions& options) {
           options.rank,
           options.key,
           options.salt,
-          options.switch_address};
+          options.switch_address,
+          0,
+          options.memory};
 }
 
 std::string seconds(Duration duration) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "weft/aggregation/config/job.h"
+#include "weft/aggregation/packet/shared_slots.h"
 #include "weft/aggregation/packet/time.h"
 #include "weft/aggregation/transport/transport.h"
 #include "weft/aggregation/worker/sum_stream.h"
@@ -30,6 +31,7 @@ struct WorkerOptions {
   Address switch_address{};                                 // Admission::port replaces its port unless that is 0
   SessionKey key{};                                         // kExtended
   WorkerSalt salt{};                                        // kExtended; as registered with the switch
+  SharedSlots memory{};                                     // offered to the switch; must outlive the session
   Duration timeout = std::chrono::seconds(300);             // an operation fails after this time without progress
   Duration suspect_after = std::chrono::milliseconds(500);  // `rejoin` is called after this time without progress
 

@@ -151,7 +151,8 @@ aggregation::JoinResponse GrpcClient::join(const aggregation::JoinRequest& join,
                     join.address.port,
                     join.slots,
                     join.first_operation ? int{*join.first_operation} : -1,
-                    join.salt};
+                    join.salt,
+                    join.memory};
   switchml_proto::UdpSessionResponse response;
   const std::string admission = call<switchml_proto::UdpSessionRequest, switchml_proto::UdpSessionResponse>(
       {"UdpSession", terms.write()}, request, response, timeout,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "weft/aggregation/config/job.h"
+#include "weft/aggregation/packet/shared_slots.h"
 
 namespace weft::control::rpc {
 
@@ -22,8 +23,10 @@ struct Terms {
   int slots = 0;
   int first_operation = -1;  // see SessionRequest; -1: not given
   aggregation::WorkerSalt salt{};
+  aggregation::SharedMemoryName memory{};
 
-  // Returns "mode=extended elements=1024 port=4000 slots=0 first=-1 salt=<32 hexadecimal digits>".
+  // Returns "mode=extended elements=1024 port=4000 slots=0 first=-1 salt=<32 hexadecimal digits>", and with shared
+  // memory " process=17 descriptor=5 cookie=<32 hexadecimal digits>".
   [[nodiscard]] std::string write() const;
   // Returns false if the text is invalid.
   [[nodiscard]] bool read(const std::string& text);

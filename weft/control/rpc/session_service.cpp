@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "weft/aggregation/transport/shared_memory.h"
 #include "weft/control/rpc/metadata.h"
 #include "weft/control/socket.h"
 
@@ -14,6 +15,13 @@ using switchml_proto::UdpSessionRequest;
 // Clients cause these lines and may repeat their requests often.
 void write(LogLimit& limit, Level level, const std::string& line) {
   if (const auto passed = limit.pass(line, LogLimit::Clock::now())) spdlog::log(level, "{}", *passed);
+}
+
+// Maps the memory that a worker on this machine offers; null if there is none or this process cannot map it.
+std::shared_ptr<const aggregation::SharedSlots> shared_with(const Terms& terms) {
+  if (terms.memory.process == 0 || terms.slots == 0) return nullptr;
+  const auto memory = aggregation::SharedMemory::open(terms.memory, terms.slots, terms.packet_elements);
+  return memory ? std::shared_ptr<const aggregation::SharedSlots>(memory, &memory->slots()) : nullptr;
 }
 
 // Parses a request; returns an error message if it is invalid.
@@ -43,6 +51,7 @@ std::variant<SessionRequest, std::string> parse_request(const UdpSessionRequest&
   join.key = call.key.get();
   if (!call.peer->on_this_machine) join.host = call.peer->remote.ipv4;
   join.salt = terms.salt;
+  if (call.peer->on_this_machine) join.memory = shared_with(terms);
   return join;
 }
 

@@ -70,6 +70,25 @@ files::FileDescriptor connected_probe(const Config& config) {
   return probe;
 }
 
+constexpr int kLoopbackMtu = 65'535;  // as the kernel reports it
+constexpr int kEthernetMtu = 1500;    // a larger MTU of this host does not show that the whole route supports it
+
+int route_mtu(const Config& config) {
+  int mtu = kEthernetMtu;
+  socklen_t length = sizeof(mtu);
+  const files::FileDescriptor probe = connected_probe(config);
+  getsockopt(probe.get(), IPPROTO_IP, IP_MTU, &mtu, &length);
+  return mtu;
+}
+
+// Memory to share with a switch on this machine; null on other routes.
+std::shared_ptr<const aggregation::SharedMemory> memory_for(const Config& config) {
+  const bool wanted = config.general.backend == "udp" && config.udp.shared_memory && mode_of(config) == Mode::kExtended;
+  if (!wanted || route_mtu(config) < kLoopbackMtu) return nullptr;
+  return aggregation::SharedMemory::create(static_cast<int>(config.general.max_outstanding_packets),
+                                           static_cast<int>(config.general.packet_numel));
+}
+
 // Local address of the route to the switch.
 std::uint32_t own_address(const Config& config) {
   const std::string& backend = config.general.backend;
@@ -143,17 +162,12 @@ aggregation::ControlClientOptions client_options(const Config& config) {
 }  // namespace
 
 PacketPlan packets_for_route(const Config& config, int workers) {
-  constexpr int kLoopbackMtu = 65'535;  // as the kernel reports it
-  constexpr int kEthernetMtu = 1500;    // a larger MTU of this host does not show that the whole route supports it
-  constexpr int kHeaders = 28;          // of IPv4 and UDP
-  constexpr int kInFlight = 1 << 20;    // bytes per worker that keep all processes busy and fit into caches
+  constexpr int kHeaders = 28;        // of IPv4 and UDP
+  constexpr int kInFlight = 1 << 20;  // bytes per worker that keep all processes busy and fit into caches
   constexpr int kLeastWindow = 4;
   const int window = static_cast<int>(config.general.max_outstanding_packets);
   if (mode_of(config) == Mode::kSwitchMl || is_dummy(config)) return {256, window};
-  int mtu = kEthernetMtu;
-  socklen_t length = sizeof(mtu);
-  const files::FileDescriptor probe = connected_probe(config);
-  getsockopt(probe.get(), IPPROTO_IP, IP_MTU, &mtu, &length);
+  const int mtu = route_mtu(config);
   if (mtu < kLoopbackMtu || config.general.backend != "udp") {
     const int payload = std::max(std::min(mtu, kEthernetMtu) - kHeaders, kSmallestPayload);
     return {aggregation::extended::largest_packet_elements(static_cast<std::size_t>(payload)), window};
@@ -191,6 +205,8 @@ Link::Link(const Config& config, const LinkOptions& options)
   // SwitchML's packets carry no session. A different first operation separates them from an earlier session's packets.
   if (request_.mode == Mode::kSwitchMl) request_.first_operation = static_cast<std::uint8_t>(options.session);
   request_.salt = aggregation::random_worker_salt();
+  memory_ = memory_for(config);
+  if (memory_) request_.memory = memory_->name();
   aggregation::JobSpec job;
   job.mode = request_.mode;
   job.workers = options.workers;
@@ -203,6 +219,7 @@ Link::Link(const Config& config, const LinkOptions& options)
   job.key = joined.key;
   aggregation::WorkerOptions worker = aggregation::worker_options(job, options.rank, joined.switch_address);
   worker.salt = request_.salt;
+  if (memory_) worker.memory = memory_->slots();
   worker.timeout = options.timeout;
   if (client_) worker.rejoin = [this] { return rejoin(); };
   session_ = std::make_unique<aggregation::WorkerSession>(std::move(transport), worker, joined.admission);

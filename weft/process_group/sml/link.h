@@ -9,6 +9,7 @@
 
 #include "weft/aggregation/config/config.h"
 #include "weft/aggregation/config/control_client.h"
+#include "weft/aggregation/transport/shared_memory.h"
 #include "weft/aggregation/worker/worker_session.h"
 
 namespace weft::process_group {
@@ -70,6 +71,7 @@ class Link {
   DpdkUse dpdk_;  // released after the transport
   LinkOptions options_;
   aggregation::JoinRequest request_;
+  std::shared_ptr<const aggregation::SharedMemory> memory_;  // null: none
   std::atomic<bool> cancelled_{false};
   bool left_ = false;
   std::unique_ptr<aggregation::ControlClient> client_;  // null with backend = dummy
