@@ -100,13 +100,14 @@ def taped(program: Program, comms: dict[str, weft.Communicator], leaves: Leaves,
     with fwd.dual_level():
         duals = [fwd.make_dual(x, v) if x.requires_grad else x for x, v in zip(leaves, directions, strict=True)]
         loss = execute(program, comms, duals)
-        if program.mode == "reverse over forward":
-            tangent = None if loss is None else fwd.unpack_dual(loss).tangent
-            return list(weft.grad(nothing if tangent is None else tangent, wanted))
-        gradients = weft.grad(loss, wanted, create_graph=True)
-        weft.reset_tape()
-        products = [fwd.unpack_dual(g).tangent for g in gradients]
-        return [torch.zeros_like(x) if p is None else p.detach() for x, p in zip(wanted, products, strict=True)]
+        tangent = None if loss is None else fwd.unpack_dual(loss).tangent
+        if program.mode == "forward over reverse":
+            gradients = weft.grad(loss, wanted, create_graph=True)
+            weft.reset_tape()
+            products = [fwd.unpack_dual(g).tangent for g in gradients]
+            return [torch.zeros_like(x) if p is None else p.detach() for x, p in zip(wanted, products, strict=True)]
+    # Not inside the level: there, torch fails to add some gradients ("ZeroTensors are immutable"), even without weft.
+    return list(weft.grad(nothing if tangent is None else tangent, wanted))
 
 
 def transformed(

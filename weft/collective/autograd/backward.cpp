@@ -17,6 +17,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "weft/collective/autograd/call.h"
 #include "weft/collective/autograd/node.h"
 #include "weft/collective/autograd/tape.h"
 
@@ -77,7 +78,7 @@ auto guarded(Run&& run) {
   try {
     return run();
   } catch (const std::exception& error) {
-    recorded.raise_alarm(error.what(), take_informed());
+    recorded.raise_alarm(message_of(error), take_informed());
     tape.reset();
     throw;
   }

@@ -157,7 +157,7 @@ void OperationNode::handle_failure() noexcept {
   } catch (const mpi::SharedFailure&) {
     if (record_->communicator && t_informed == mpi::kNoCommunicator) note_informed(*record_->communicator);
   } catch (const std::exception& error) {
-    abandon(error.what(), t_informed);
+    abandon(message_of(error), t_informed);
   } catch (...) {
     abandon("unknown exception", t_informed);
   }
