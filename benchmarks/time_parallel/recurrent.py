@@ -46,9 +46,7 @@ def on_first(step: Step) -> Step:
     return step if weft.world().rank == 0 else lambda: None
 
 
-def measure(
-    alternatives: dict[str, Step], peer: str, name: str, calls: int = 1, repeats: int = 7
-) -> dict[str, float]:
+def measure(alternatives: dict[str, Step], peer: str, name: str, calls: int = 1, repeats: int = 7) -> dict[str, float]:
     """Reports all alternatives against the one with the name ``peer``. Returns the microseconds of all of them."""
     times = compare(alternatives, calls=calls, repeats=repeats)
     for kind, microseconds in times.items():
