@@ -1,4 +1,4 @@
-"""The functions of torchbraid.mgopt that scripts without multigrid optimization use. The optimization is unsupported."""
+"""The functions of torchbraid.mgopt that scripts without multigrid optimization use; the rest is unsupported."""
 
 from __future__ import annotations
 
