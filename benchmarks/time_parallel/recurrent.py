@@ -9,6 +9,8 @@ FOLDER holds a copy of ParaRNN (github.com/apple/ml-pararnn) that runs on a CPU:
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -44,12 +46,13 @@ def on_first(step: Step) -> Step:
     return step if weft.world().rank == 0 else lambda: None
 
 
-def measure(alternatives: dict[str, Step], peer: str, name: str, calls: int = 1, repeats: int = 7) -> None:
-    """Reports all alternatives against the one with the name ``peer``."""
+def measure(alternatives: dict[str, Step], peer: str, name: str, calls: int = 1, repeats: int = 7) -> dict[str, float]:
+    """Reports all alternatives against the one with the name ``peer``. Returns the microseconds of all of them."""
     times = compare(alternatives, calls=calls, repeats=repeats)
     for kind, microseconds in times.items():
         if kind != peer:
             report(f"time_parallel/{name}/{kind}", microseconds, peer, times[peer])
+    return times
 
 
 def fused() -> None:
@@ -103,11 +106,15 @@ def newton(pararnn: str | None) -> None:
     }
     if pararnn is not None:
         alternatives["ParaRNN"] = on_first(training_step(peer_network(pararnn, hidden), x.transpose(0, 1)))
-    measure(alternatives, "newton/n1", f"ParaGRU/{steps}x{batch}x{hidden}")
+    measure(alternatives, "ParaRNN" if pararnn is not None else "newton/n1", f"ParaGRU/{steps}x{batch}x{hidden}")
 
 
 def break_even() -> None:
-    """The work of Newton's method on one rank: it needs more ranks than the ratio to overtake the serial solver."""
+    """The work of Newton's method on one rank, and the number of ranks with which it overtakes the exact solvers.
+
+    The numbers are extrapolated: they assume that the work divides evenly, and that messages take no time. A pipeline
+    of b rows on p ranks takes (p + b - 1) / (b p) of the serial time.
+    """
     steps, batch, hidden = 8192, 2, 32
     torch.manual_seed(0)
     x = torch.randn(steps, batch, hidden)
@@ -115,7 +122,14 @@ def break_even() -> None:
         serial, newton = kind(hidden, hidden), kind(hidden, hidden, solver="newton", tolerance=1e-4)
         newton.load_state_dict(serial.state_dict())
         steps_of = {"serial": on_first(training_step(serial, x)), "newton": on_first(training_step(newton, x))}
-        measure(steps_of, "serial", f"{kind.__name__}/{steps}x{batch}x{hidden}/tolerance 1e-4")
+        name = f"{kind.__name__}/{steps}x{batch}x{hidden}/tolerance 1e-4"
+        times = measure(steps_of, "serial", name)
+        ratio = times["newton"] / times["serial"]
+        for solver, bound in (("serial", ratio), ("pipeline", batch * (ratio - 1) + 1)):
+            if weft.world().rank == 0:
+                ranks = math.floor(bound) + 1
+                text = {"name": f"time_parallel/{name}/newton overtakes {solver}", "value": ranks, "unit": "ranks"}
+                print(json.dumps(text), flush=True)
 
 
 def peer_network(folder: str, hidden: int) -> nn.Module:

@@ -152,7 +152,9 @@ def parse() -> argparse.Namespace:
         default=known,
         help="folder or archive with the recordings (default: FSDD/recordings.tar.gz in the folder $WEFT_DATA)",
     )
-    parser.add_argument("--solver", default="auto", help="solver of the recurrence, or all to compare them (default auto)")
+    parser.add_argument(
+        "--solver", default="auto", help="solver of the recurrence, or all to compare them (default auto)"
+    )
     parser.add_argument("--hidden", type=int, default=64, help="size of the hidden state (default 64)")
     parser.add_argument("--bands", type=int, default=40, help="mel bands (default 40)")
     parser.add_argument("--frames", type=int, default=100, help="maximum frames of a recording (default 100)")

@@ -39,7 +39,8 @@ std::unique_ptr<SequenceMultigrid> create(std::optional<std::int64_t> communicat
 
 // `step` is called with the states, the first steps, the count of each step, and whether they are final.
 py::dict solve(SequenceMultigrid& self, const at::Tensor& initial, py::object step, const py::dict& description) {
-  const auto function = [held = hold(std::move(step))](const at::Tensor& states, const SequenceMultigrid::Steps& steps) {
+  const auto function = [held = hold(std::move(step))](const at::Tensor& states,
+                                                       const SequenceMultigrid::Steps& steps) {
     const py::gil_scoped_acquire gil;
     try {
       return (*held)(states, steps.first, steps.count, steps.final).cast<at::Tensor>();

@@ -11,7 +11,8 @@
 
 namespace weft::time_parallel {
 
-// Returns x, or a copy if its last dimension is not contiguous; a broadcast tensor stays one. x: [steps, batch, features].
+// Returns x, or a copy if its last dimension is not contiguous; a broadcast tensor stays one. x: [steps, batch,
+// features].
 [[nodiscard]] at::Tensor with_contiguous_features(const at::Tensor& x);
 
 // Returns an uninitialised [steps, batch, features] tensor with the memory order of `like` (time-major or batch-major).

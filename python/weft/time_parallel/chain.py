@@ -38,20 +38,23 @@ def run_chain(
     finals = []
     sends = []
     error: Exception | None = None
-    for rows in torch.arange(x.size(1)).chunk(chunks):
-        piece = slice(int(rows[0]), int(rows[-1]) + 1)
-        state = tuple(h[piece] for h in initial)
+    # Slices would have gradients of the size of the whole batch; the parts of a split have one gradient together.
+    pieces = x.chunk(chunks, dim=1)
+    sizes = [piece.size(1) for piece in pieces]
+    limits = [None] * len(pieces) if lengths is None else lengths.split(sizes)
+    states = zip(*(h.split(sizes) for h in initial), strict=True)
+    for piece, state, limit in zip(pieces, states, limits, strict=True):
         if rank > 0:
             received = comm.recv(like=recurrence.join(state), source=comm.rank - step)
             state = recurrence.split(received)
         try:
-            y, state = recurrence.run(x[:, piece], state, None if lengths is None else lengths[piece], reverse)
+            y, state = recurrence.run(piece, state, limit, reverse)
         except Exception as failure:
             if not recurrence.fallible:
                 raise
             # The other ranks wait for this one, so it continues to send messages and reports the failure at the end.
             error = error or failure
-            y = x.new_zeros(x.size(0), piece.stop - piece.start, recurrence.widths[0])
+            y = x.new_zeros(x.size(0), piece.size(1), recurrence.widths[0])
         message = recurrence.join(state)
         if comm.rank != last:
             sends.append(comm.isend(message, dest=comm.rank + step))

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "weft/collective/autograd/call.h"
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
 #include "weft/mpi/waiter.h"
