@@ -2,9 +2,9 @@
 
     sudo .venv/bin/python benchmarks/aggregation/backends.py [--workers 2 4] [--rates 0 100 1000] [--table]
 
-A rate of 0 is the loopback interface, on which weft uses shared memory. Other rates are links in Mbit/s between network
-namespaces (scripts/network_namespaces.sh), on which weft uses TCP. The backends take turns in the same processes.
-Prints one JSON line per figure, or a table. A time is the median over repeats of the slowest worker's mean.
+A rate of 0 is the loopback interface, on which weft and sml use shared memory. Other rates are links in Mbit/s between
+network namespaces (scripts/network_namespaces.sh), on which weft uses TCP. The backends take turns in the same
+processes. Prints one JSON line per figure, or a table. A time is the median over repeats of the slowest worker's mean.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class Sums:
         return slowest / calls, own / calls, switch / calls
 
 
-def measure(size: int, groups: dict[str, Any], rate: int, switch: int) -> dict[str, float]:
+def measure(size: int, groups: dict[str, Any], rate: int, switch: int, most_repeats: int) -> dict[str, float]:
     import weft
 
     expected = 2 * 8e-6 * size / rate if rate else size / 5e8
     sums = Sums(size, max(1, min(100, int(0.1 / max(expected, 1e-3)))), switch)
-    repeats = 15 if expected < 0.05 else 5 if expected < 1 else 3  # times of slow links vary less
+    repeats = min(most_repeats, 15 if expected < 0.05 else 5 if expected < 1 else 3)  # slow links vary less
     samples: dict[str, list[tuple[float, float, float]]] = {backend: [] for backend in groups}
     packets = 0
     for repeat in range(repeats + 1):
@@ -101,7 +101,7 @@ def measure(size: int, groups: dict[str, Any], rate: int, switch: int) -> dict[s
     return figures
 
 
-def work(store: str, rate: int, switch: int) -> None:
+def work(store: str, rate: int, switch: int, repeats: int) -> None:
     """A rank under mpirun."""
     import torch.distributed as dist
 
@@ -112,7 +112,7 @@ def work(store: str, rate: int, switch: int) -> None:
     dist.init_process_group("sml", init_method=f"tcp://{store}", rank=world.rank, world_size=world.size)
     groups = {"sml": None, "gloo": dist.new_group(backend="gloo"), "weft": dist.new_group(backend="weft")}
     for size in SIZES:
-        figures = measure(size, groups, rate, switch)
+        figures = measure(size, groups, rate, switch, repeats)
         if world.rank == 0:
             print(json.dumps({"bytes": size, **figures}), flush=True)
     dist.barrier()
@@ -144,7 +144,7 @@ def network(size: int, rate: int) -> Iterator[tuple[str, str, list[str], list[st
         subprocess.run([NAMESPACES, "down", name], check=True)
 
 
-def compare(size: int, rate: int) -> list[dict[str, float]]:
+def compare(size: int, rate: int, repeats: int) -> list[dict[str, float]]:
     """Figures for each vector size."""
     with network(size, rate) as (address, store, in_switch, in_rank):
         control = free_port()
@@ -160,7 +160,8 @@ def compare(size: int, rate: int) -> list[dict[str, float]]:
                 "WEFT_SML_CONTROLLER_IP": address,
                 "WEFT_SML_CONTROLLER_PORT": str(control),
             }
-            worker = [sys.executable, __file__, "--worker", store, "--rates", str(rate), "--switch", str(switch.pid)]
+            options = ["--rates", str(rate), "--repeats", str(repeats), "--switch", str(switch.pid)]
+            worker = [sys.executable, __file__, "--worker", store, *options]
             launcher = [str(ROOT / "scripts" / "mpirun"), "-n", str(size)]
             ended = subprocess.run(
                 [*in_switch, *launcher, *in_rank, *worker],
@@ -218,13 +219,14 @@ def main() -> None:
         "--rates", type=int, nargs="+", default=[0, 100, 1000],
         help="rates of each link in Mbit/s, per direction; 0 is the loopback interface (default 0 100 1000)",
     )  # fmt: skip
+    parser.add_argument("--repeats", type=int, default=15, help="maximum number of measurements (default 15)")
     parser.add_argument("--table", action="store_true", help="print a table with throughput in MB/s")
     parser.add_argument("--worker", metavar="STORE", help=argparse.SUPPRESS)
     parser.add_argument("--switch", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.worker:
-        return work(options.worker, options.rates[0], options.switch)
+        return work(options.worker, options.rates[0], options.switch, options.repeats)
     if any(options.rates) and subprocess.run([NAMESPACES, "possible"], check=False).returncode != 0:
         raise SystemExit("backends: this machine does not permit network namespaces; use --rates 0")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("backends: terminated"))  # namespaces outlive a killed process
@@ -234,7 +236,7 @@ def main() -> None:
         print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for rate in options.rates:
         for size in options.workers:
-            for figures in compare(size, rate):
+            for figures in compare(size, rate, options.repeats):
                 (print_row if options.table else report)(size, rate, figures)
 
 

@@ -38,6 +38,20 @@ TEST(Outbox, RunsHaveEqualLength) {
   EXPECT_THAT(runs(out, 1000, 1'000'000), ElementsAre(Pair(130, 1034)));
 }
 
+TEST(Outbox, SharedElementsCountInPart) {
+  Outbox out;
+  const auto add_shared = [&] { (void)out.add({&kOne, 1}, 600, 60'000); };
+  add_shared();
+  add_shared();
+  EXPECT_FALSE(out.is_worth_sending());
+  add_shared();
+  EXPECT_TRUE(out.is_worth_sending());
+  EXPECT_FALSE(out.is_full_message());
+  add_shared();
+  EXPECT_TRUE(out.is_full_message());
+  EXPECT_THAT(runs(out, 64, 65'507), ElementsAre(Pair(4, 600))) << "one system call";
+}
+
 TEST(Outbox, ARunHasOneSizeAndTheSameReceivers) {
   Outbox out;
   const std::vector<Route> both{kOne, kTwo};

@@ -15,7 +15,7 @@
 
 namespace weft::aggregation {
 
-// Identifies shared memory on a machine: an open file of a process, and random bytes at its beginning.
+// Identifies shared memory on a machine: an open file of a process, and random bytes at its start.
 struct SharedMemoryName {
   int process = 0;  // 0: none
   int descriptor = -1;

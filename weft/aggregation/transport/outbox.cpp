@@ -23,7 +23,7 @@ void Outbox::append(std::span<const Route> receivers, Packet packet, std::size_t
     routes_.insert(routes_.end(), receivers.begin(), receivers.end());
   }
   packets_.push_back(packet);
-  last_bytes_ = packet.size() + shared;
+  last_bytes_ = packet.size() + shared / kSharedDiscount;
   bytes_ += last_bytes_;
 }
 

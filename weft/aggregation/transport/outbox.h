@@ -22,7 +22,7 @@ class Outbox {
   using Packet = std::span<const std::byte>;
 
   // Adds a packet for these receivers and returns its memory, which the caller fills. `shared`: bytes of its elements
-  // in shared memory, which count as if they were in the packet when the Outbox decides whether to send.
+  // in shared memory, which count in part when the Outbox decides whether to send.
   [[nodiscard]] std::span<std::byte> add(std::span<const Route> receivers, std::size_t size, std::size_t shared = 0);
   [[nodiscard]] std::span<std::byte> add(const Route& receiver, std::size_t size) { return add({&receiver, 1}, size); }
   // Adds a packet without copying it. The caller keeps it unchanged until clear().
@@ -63,6 +63,8 @@ class Outbox {
  private:
   static constexpr std::size_t kManyPackets = 32;
   static constexpr std::size_t kManyBytes = 32 << 10;  // half of the largest message
+  // Shared elements are not copied, so that system calls dominate: four of the largest packets are sent at once.
+  static constexpr std::size_t kSharedDiscount = 4;
 
   struct Receivers {
     std::size_t first;
@@ -79,7 +81,7 @@ class Outbox {
   [[nodiscard]] std::size_t alike(std::size_t first) const;
 
   std::vector<Packet> packets_;
-  std::size_t bytes_ = 0;             // of all packets, including shared elements
+  std::size_t bytes_ = 0;             // of all packets, including a part of the shared elements
   std::size_t last_bytes_ = 0;        // of the last one
   std::vector<Receivers> receivers_;  // per packet
   std::vector<Route> routes_;
