@@ -209,10 +209,10 @@ def test_a_minimum_is_a_fixed_point() -> None:
             parameter.zero_()
     x = torch.zeros(8, WIDTH)
     balanced = [(x, torch.tensor([0, 1] * 4))]
-    loader = torch.utils.data.DataLoader(
-        torch.utils.data.TensorDataset(balanced[0][0], balanced[0][1]), batch_size=8
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(balanced[0][0], balanced[0][1]), batch_size=8)
+    made.mgopt_solve(
+        loader, loader, mgopt_printlevel=0, line_search=("tb_simple_weighting", {"ls_params": {"alpha": 1}})
     )
-    made.mgopt_solve(loader, loader, mgopt_printlevel=0, line_search=("tb_simple_weighting", {"ls_params": {"alpha": 1}}))
     for parameter in fine.parameters():
         torch.testing.assert_close(parameter, torch.zeros_like(parameter), rtol=0, atol=1e-6)
 
