@@ -523,7 +523,7 @@ def test_unsupported_arguments_raise_on_every_rank() -> None:
     with pytest.raises(ValueError, match="got 2 splines of degree 2"):
         network(Dense, 4, nsplines=2, splinedegree=2)
     with pytest.raises(ValueError, match="a single block"):
-        network([Dense, Dense], [2, 2], nsplines=3)
+        network([Dense, lambda: Dense()], [2, 2], nsplines=3)
     with pytest.raises(ValueError, match="a list of 2 and one"):
         network([Dense, Dense], 4)
     with pytest.raises(ValueError, match="at least 1, got 0"):
