@@ -21,4 +21,8 @@ for n in ${@:-2 4 8}; do
   ((n < 8)) || part=(--select representative)
   for mode in extended classic; do WEFT_SML_MODE=$mode run "$n" sml "${part[@]}"; done
 done
+
+# torchbraid's tests and scripts, if WEFT_TORCHBRAID_SUITE names a checkout.
+.venv/bin/python tests/conformance/torchbraid_suite.py || status=1
+.venv/bin/python tests/conformance/torchbraid_scripts.py || status=1
 exit $status

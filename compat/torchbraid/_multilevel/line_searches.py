@@ -39,7 +39,7 @@ MAKERS: dict[str, Callable[[dict[str, Any]], LineSearch]] = {
 def make_line_search(method: str, arguments: dict[str, Any]) -> LineSearch:
     """Raises ValueError for an unknown line search or a missing argument."""
     if method not in MAKERS:
-        raise ValueError(f"torchbraid (weft): expected a line search out of {sorted(MAKERS)}, got {method!r}")
+        raise ValueError(f"torchbraid (weft): expected the line search to be one of {sorted(MAKERS)}, got {method!r}")
     return MAKERS[method](arguments.get("ls_params", arguments))
 
 

@@ -384,7 +384,7 @@ class mgopt_solver:
 def _known(option: Option, names: Sequence[str], what: str) -> tuple[str, dict[str, Any]]:
     method, kwargs = unpack_arg(option)
     if method not in names:
-        raise ValueError(f"torchbraid (weft): expected a {what} out of {list(names)}, got {method!r}")
+        raise ValueError(f"torchbraid (weft): expected the {what} to be one of {list(names)}, got {method!r}")
     return method, kwargs
 
 

@@ -19,7 +19,8 @@ def make_optimizer(option: Any, model: nn.Module) -> torch.optim.Optimizer:
     method, kwargs = unpack_arg(option)
     if method not in OPTIMIZERS:
         raise ValueError(f"torchbraid (weft): expected an optimizer out of {sorted(OPTIMIZERS)}, got {method!r}")
-    return OPTIMIZERS[method](model.parameters(), **kwargs)
+    parameters: Any = list(model.parameters()) or [{"params": []}]  # a rank may have no layers
+    return OPTIMIZERS[method](parameters, **kwargs)
 
 
 def comm_of(model: Any) -> Any:

@@ -520,8 +520,10 @@ def test_host_device_is_the_cpu() -> None:
 
 
 def test_unsupported_arguments_raise_on_every_rank() -> None:
-    with pytest.raises(NotImplementedError, match="nsplines=3"):
-        network(Dense, 4, nsplines=3)
+    with pytest.raises(ValueError, match="got 2 splines of degree 2"):
+        network(Dense, 4, nsplines=2, splinedegree=2)
+    with pytest.raises(ValueError, match="a single block"):
+        network([Dense, lambda: Dense()], [2, 2], nsplines=3)
     with pytest.raises(ValueError, match="a list of 2 and one"):
         network([Dense, Dense], 4)
     with pytest.raises(ValueError, match="at least 1, got 0"):
@@ -535,7 +537,6 @@ def test_unsupported_arguments_raise_on_every_rank() -> None:
         m.setCFactor({0: 1})
     with pytest.raises(TypeError, match="getState"):
         m.setFwdInitialGuess(3)
-    with pytest.raises(NotImplementedError, match="setFinalFCRelax"):
-        m.setFwdFinalFCRelax(False)
+    m.setFwdFinalFCRelax(False)  # accepted; the last sweep is always on
     assert network(Dense, 4, user_mpi_buf=not torch.cuda.is_available()) is not None
     assert_same_pass(m, Loop(Dense, 4), batch(3, 4))
