@@ -202,6 +202,7 @@ def test_batch_normalization_matches_a_plain_loop(kind: type[nn.Module]) -> None
     for number, layer in zip(owned(STEPS), m.layer_models, strict=True):
         mean = layer.norm.mean if kind is utils.LPBatchNorm2d else layer.norm.running_mean
         torch.testing.assert_close(mean, loop.layers[number].norm.running_mean)
+        assert kind is utils.LPBatchNorm2d or layer.norm.num_batches_tracked == 2
     m.eval()
     loop.eval()
     assert_same_pass(m, loop, batch(3, 2, 4, 4), tolerance=1e-10)
