@@ -159,9 +159,24 @@ def test_settings_and_statistics() -> None:
     assert m.getFastForwardInfo() == (0.0, 0)
 
 
-def test_wrong_number_of_steps_raises() -> None:
-    with pytest.raises(ValueError, match=f"{STEPS} steps"):
-        make(Gru())(sequence()[:, : STEPS - 1])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_ranks_may_have_different_numbers_of_steps(levels: int) -> None:
+    parallel = make(Gru(), levels=levels, iterations=20)
+    x = sequence()[:, 1:]  # rank 0 has one step less than the others
+    mine = x[:, max(0, RANK * STEPS - 1) : (RANK + 1) * STEPS - 1]
+    dt = STEPS * SIZE / x.size(1)
+    serial = torchbraid.GRU_Serial(copy.deepcopy(parallel.GRU_models), LAYERS, HIDDEN, dt)
+    expected, found = serial(x), parallel(mine)
+    expected.sum().backward()
+    found.sum().backward()
+    assert torch.allclose(found, expected, atol=1e-10)
+    for a, b in zip(parallel.parameters(), serial.parameters(), strict=True):
+        assert torch.allclose(a.grad, b.grad, atol=1e-9)
+
+
+def test_wrong_number_of_dimensions_raises() -> None:
+    with pytest.raises(ValueError, match=r"\[batch, steps, features\]"):
+        make(Gru())(sequence()[0])
 
 
 class TimeDependent(nn.Module):
