@@ -19,9 +19,13 @@ several = pytest.mark.skipif(SIZE == 1, reason="needs two ranks")
 
 @pytest.fixture
 def spare() -> Iterator[mpi4torch.MPI_Communicator]:
-    """A communicator that a test may break; no other test uses it."""
+    """A communicator on which a test may fail. A failure interrupts all communicators of a rank, so all recover."""
     yield comm.Dup()
-    comm.Barrier()
+    try:
+        comm.Barrier()
+    except RuntimeError as error:
+        assert "PeerLost" in str(error)
+        comm.Barrier()
 
 
 @contextmanager
