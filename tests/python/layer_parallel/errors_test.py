@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from layer_parallel.networks import Block, Stepped
+from layer_parallel.networks import Block, Stepped, Trap
 from torch import Tensor, nn
 
 import weft
@@ -70,20 +70,6 @@ def test_lbfgs_is_rejected_on_several_ranks(comm: weft.Communicator) -> None:
 
 
 # ---- failures in backward
-
-
-class Trap(torch.autograd.Function):
-    armed: type[BaseException] | None = None
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        if Trap.armed is not None:
-            raise Trap.armed("no gradient today")
-        return gradient
 
 
 class Trapped(Block):

@@ -65,3 +65,19 @@ def plain_loop(
 def same_gradients(module: nn.Module, expected: nn.Module, **tolerance: float) -> None:
     for mine, other in zip(module.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, other.grad, **tolerance)
+
+
+class Trap(torch.autograd.Function):
+    """The identity, whose backward raises the exception `armed`."""
+
+    armed: type[BaseException] | None = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        if Trap.armed is not None:
+            raise Trap.armed("no gradient today")
+        return gradient

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from layer_parallel.networks import Block, plain_loop, same_gradients
+from layer_parallel.networks import Block, Trap, plain_loop, same_gradients
 from torch import Tensor, nn
 
 import weft
@@ -355,20 +355,6 @@ def test_per_sample_arguments_of_another_length(comm: weft.Communicator) -> None
     with pytest.raises((ValueError, weft.LayerError), match=r"the shape \(9, 1\), but the batch has 7 samples"):
         net(start(), PerSample(torch.ones(9, 1)), torch.ones(4))
     net(start(), PerSample(torch.ones(7, 1)), torch.ones(4))
-
-
-class Trap(torch.autograd.Function):
-    armed: type[BaseException] | None = None
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        if Trap.armed is not None:
-            raise Trap.armed("no gradient today")
-        return gradient
 
 
 class Fragile(Block):
