@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from weft import _call_site
 
-from .micro_batches import PerSample
+from .micro_batches import PerSample, rows_of
 from .module_state import Place, update_copy
 from .sharing import BufferUpdates, SharedBuffers
 from .solve import SolveStatistics
@@ -92,11 +92,8 @@ class Pass:
             return
         values = list(self._values)
         for i in self._per_sample:
-            shape = tuple(values[i].shape)
-            if not shape or shape[0] != total:
-                raise ValueError(f"weft: a PerSample argument has the shape {shape}, but the batch has {total} samples")
             with torch.set_grad_enabled(values[i].requires_grad):
-                values[i] = values[i][begin:end]
+                values[i] = rows_of(values[i], begin, end, total, "a PerSample argument")
         self._args, self._kwargs = tree_unflatten(values, self._structure)
 
     def loss(self, y: State, begin: int, end: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Micro-batches of the pipeline: arguments of layers that have one row per sample."""
+"""Micro-batches of the pipeline: tensors that have one row per sample."""
 
 from __future__ import annotations
 
@@ -16,3 +16,11 @@ class PerSample:
     """
 
     tensor: Tensor
+
+
+def rows_of(tensor: Tensor, begin: int, end: int, total: int, name: str) -> Tensor:
+    """Returns the rows of a micro-batch. Raises ValueError unless the tensor has ``total`` rows."""
+    shape = tuple(tensor.shape)
+    if not shape or shape[0] != total:
+        raise ValueError(f"weft: {name} has the shape {shape}, but the batch has {total} samples")
+    return tensor[begin:end]

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from weft import _bindings, _objects
 from weft.communicator import Communicator
@@ -19,6 +19,7 @@ from weft.errors import LayerError
 
 from . import sharing
 from .layer_pass import HeldLayer, Pass
+from .micro_batches import rows_of
 from .module_state import LentLayer, ModuleWatch
 from .sharing import Sharing
 from .solve import Solve, SolveStatistics, per_level, require_integers
@@ -187,7 +188,7 @@ class LayerParallel(nn.Module):
         rows = next((len(leaf) for leaf in tree_leaves(x) if isinstance(leaf, Tensor) and leaf.dim() > 0), 0)
 
         def part(y: State, begin: int, end: int) -> Tensor:
-            value = function(y, *tree_map(lambda leaf: _rows(leaf, begin, end, rows), targets))
+            value = function(y, *tree_map_only(Tensor, lambda t: rows_of(t, begin, end, rows, "a target"), targets))
             return value * ((end - begin) / rows) if reduction == "mean" and rows else value
 
         return self._run(self._network.loss, Pass(self, x, (), kwargs, part))
@@ -408,14 +409,6 @@ def zero_joined_to(arguments: Any) -> Tensor:
             # A sum of no elements is zero even if the leaf contains NaN.
             zero = zero.to(leaf.device) + leaf.flatten()[:0].sum()
     return zero
-
-
-def _rows(value: Any, begin: int, end: int, total: int) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    if value.dim() == 0 or value.shape[0] != total:
-        raise ValueError(f"weft: a target has the shape {tuple(value.shape)}, but the batch has {total} samples")
-    return value[begin:end]
 
 
 def _advance(x: State, y: State, dt: float) -> State:
