@@ -23,7 +23,7 @@ class GRU_Serial(nn.Module):
     Args:
         GRU_model: a cell with ``forward(level, tstart, tstop, x, h)``; ``h`` is a tuple of tensors [layers, batch,
             ...].
-        num_layers, hidden_size: the shape of the initial state if there is none.
+        num_layers, hidden_size: the shape of the default initial state.
         dt: the time of a step.
     """
 
@@ -56,7 +56,7 @@ class GRU_Parallel(LPModule):
             ...]. If it has ``reduceX`` and ``fastForward``, the former runs once for all steps of this rank, and the
             latter takes its result instead of ``x``.
         num_steps: the number of steps on each rank. Ranks may have more or fewer: see Tf.
-        hidden_size, num_layers: the shape of the initial state if there is none.
+        hidden_size, num_layers: the shape of the default initial state.
         Tf: the end time of the whole sequence, whose steps have equal lengths.
         max_levels: older name for max_fwd_levels and max_bwd_levels.
         model_compute_steps: has no effect.

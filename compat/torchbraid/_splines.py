@@ -37,7 +37,7 @@ class SplineLayer(nn.Module):
 def spline_makers(
     makers: Sequence[tuple[Block, bool]], nsplines: int, degree: int, tf: float
 ) -> list[tuple[Block, bool]]:
-    """Returns factories of spline layers in place of the given ones. All layers share ``nsplines`` control layers.
+    """Returns factories of spline layers. All layers share ``nsplines`` control layers.
 
     Raises ValueError if the layers come from several blocks or the degree does not fit.
     """

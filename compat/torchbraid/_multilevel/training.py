@@ -40,7 +40,7 @@ def train_epoch(
     device: Any,
     mgopt_printlevel: int,
 ) -> None:
-    """Collective. Trains for one epoch. An optimizer given as an option is created anew for each batch."""
+    """Collective. Trains for one epoch. If the optimizer is an option, each batch creates one."""
     model.train()
     seconds, batches, loss = 0.0, len(train_loader), torch.zeros(())
 
@@ -108,6 +108,7 @@ def objective(
 
 
 def _term(lvl: int, model: Any, v_h: Any) -> Tensor | None:
+    """Level 0 has no term of MG/OPT."""
     return None if lvl == 0 or v_h is None else tensor_list_dot(v_h, get_params(model), comm_of(model))
 
 
@@ -122,7 +123,7 @@ def compute_fwd_bwd_pass(
     compose: Any,
     v_h: Any,
 ) -> float:
-    """Collective. Computes the gradients; returns the loss. Level 0 has no term of MG/OPT."""
+    """Collective. Computes the gradients; returns the loss."""
     model.train()
     optimizer.zero_grad()
     loss = objective(model, data, target, criterion, criterion_kwargs, compose, _term(lvl, model, v_h))
@@ -140,7 +141,7 @@ def compute_fwd_pass(
     compose: Any,
     v_h: Any,
 ) -> float:
-    """Collective. Returns the loss without gradients. Level 0 has no term of MG/OPT."""
+    """Collective. Returns the loss without gradients."""
     model.eval()
     with torch.no_grad():
         loss = objective(model, data, target, criterion, criterion_kwargs, compose, _term(lvl, model, v_h))

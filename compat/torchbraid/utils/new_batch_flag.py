@@ -6,45 +6,27 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from ._flag import Flag
 
 __all__ = ["NBFlag", "NBFlagMixin"]
 
 
-class NBFlag:
+class NBFlag(Flag):
     """Functions for counters in the attribute ``nb_flag`` of modules that inherit NBFlagMixin."""
+
+    attribute = "nb_flag"
+    register = "register_nb"
 
     @staticmethod
     def allocate() -> Tensor:
         return torch.tensor(1)
 
     @staticmethod
-    def obj_register(obj: Any, nb_flag: Tensor) -> None:
-        """Makes an object use this counter, if it supports counters."""
-        if hasattr(obj, "register_nb"):
-            obj.nb_flag = nb_flag
-
-    @staticmethod
-    def module_register(layer: nn.Module, nb_flag: Tensor) -> None:
-        """Makes all modules of a layer that support counters share this one."""
-        for module in NBFlag.modules(layer):
-            module.nb_flag = nb_flag
-
-    @staticmethod
-    def update(nb_flag: Tensor, state: int) -> None:
-        nb_flag.fill_(state)
-
-    @staticmethod
     def increment(nb_flag: Tensor) -> None:
         nb_flag += 1
-
-    @staticmethod
-    def modules(layer: nn.Module) -> Iterator[nn.Module]:
-        return (module for module in layer.modules() if hasattr(module, "register_nb"))
 
 
 class NBFlagMixin:
