@@ -11,7 +11,7 @@ export PYTHON JOBS
 
 .PHONY: help env build test demo bench lint format tidy clean distclean conformance test-mpich test-system test-asan \
 	test-tsan test-package test-spatial test-programs test-soak test-kills test-experiments test-report test-aggregation \
-	test-fuzz test-dpdk
+	test-fuzz test-dpdk test-hosts
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -64,6 +64,9 @@ test-programs:  ## 10^4 random communication programs on 2 to 4 ranks against on
 
 test-soak: env  ## 10^5 collectives, 10^4 communicators and 10^3 networks: no resource grows; a few minutes
 	@WEFT_SOAK=1 $(VENV)/mpirun -n 2 $(PYTEST) tests/python/communication/soak_test.py
+
+test-hosts: env  ## the tests of each direction on 2 and 4 simulated hosts with TCP between them: 20 minutes
+	@WEFT_HOSTS=1 $(PYTEST) tests/python/hosts
 
 test-kills:  ## kill a training job 50 times at random moments: a few minutes
 	@WEFT_KILLS=50 $(PYTEST) tests/python/experiment/killed_test.py
