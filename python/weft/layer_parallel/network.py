@@ -93,11 +93,11 @@ class LayerParallel(nn.Module):
         self._watch = ModuleWatch()
         self._warned: set[str] = set()
         try:
-            count = _count(layers, steps)
+            count = count_layers(layers, steps)
             self.tf = _finite("tf", tf)
             self.total_layers = count
             self.replicated = replicated
-            self._forms = _forms(form, count)
+            self._forms = forms_of(form, count)
             self._solves = _solves(forward or Solve(), backward or Solve())
             self._transfers = (coarsen, refine)
             if solver not in SOLVERS:
@@ -128,7 +128,7 @@ class LayerParallel(nn.Module):
                 _bindings.load().layer_parallel_plan(count, comm.size, comm.rank, description)
             )
             self.own = range(begin, end)
-            made = self._make_layers(_maker(layers), {*self.own, *borrowed}, owners)
+            made = self._make_layers(maker_of(layers), {*self.own, *borrowed}, owners)
         except Exception as error:  # the other ranks already wait for this one
             _bindings.load().layer_parallel_refuse(comm._id, str(error))
             raise
@@ -217,6 +217,23 @@ class LayerParallel(nn.Module):
         if self.replicated or self.comm.rank == 0:
             return function(*args, **kwargs)
         return zero_joined_to((args, kwargs))
+
+    def side_input(self, x: Tensor) -> Tensor:
+        """Collective. Returns rank 0's tensor on every rank, to be passed to the layers as an additional argument.
+
+        The gradient of ``x`` is the sum of all ranks' contributions, as needed for the output of an encoder to which
+        all layers attend. Other ranks pass anything that is joined to the graph, such as the result of ``compose``.
+        With ``replicated``, all ranks pass the same tensor.
+        """
+        if self.comm.size == 1:
+            return x
+        if self.replicated:
+            total = self.comm.all_reduce(x)
+            return total - total.detach() + x.detach()
+        layouts = _objects.all_gather(self.comm, (tuple(x.shape), x.dtype) if self.comm.rank == 0 else None)
+        if self.comm.rank != 0:
+            x = zero_joined_to(x) + torch.zeros(layouts[0][0], dtype=layouts[0][1], device=x.device)
+        return self.comm.broadcast(x, root=0)
 
     @property
     def statistics(self) -> tuple[SolveStatistics, SolveStatistics]:
@@ -391,7 +408,7 @@ class SerialNetwork(nn.Module):
         super().__init__()
         self.layers = nn.ModuleDict(dict(layers))
         self.forms = list(forms)
-        self.dt = tf / len(self.forms)
+        self.dt = tf / len(self.forms) if self.forms else tf
 
     def forward(self, x: State, *args: Any, **kwargs: Any) -> State:
         for number, form in enumerate(self.forms):
@@ -419,11 +436,11 @@ def _advance(x: State, y: State, dt: float) -> State:
     return tuple(torch.add(a, b, alpha=dt) for a, b in zip(x, y, strict=True))
 
 
-def _maker(layers: Sequence[nn.Module] | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
+def maker_of(layers: Sequence[nn.Module] | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
     return layers.__getitem__ if isinstance(layers, _LISTS) else layers
 
 
-def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int | None) -> int:
+def count_layers(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int | None) -> int:
     if isinstance(layers, _LISTS):
         if steps is not None and steps != len(layers):
             raise ValueError(f"weft: got {len(layers)} layers and steps={steps}; omit steps")
@@ -437,7 +454,7 @@ def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int 
     return count
 
 
-def _forms(form: str | Sequence[str], count: int) -> list[str]:
+def forms_of(form: str | Sequence[str], count: int) -> list[str]:
     forms = [form] * count if isinstance(form, str) else list(form)
     if len(forms) != count or any(name not in FORMS for name in forms):
         raise ValueError(f"weft: expected form to be one of {FORMS}, or a list of {count} of them, got {form!r}")
