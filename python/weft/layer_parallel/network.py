@@ -87,6 +87,20 @@ class LayerParallel(nn.Module):
     ) -> None:
         super().__init__()
         self.comm = comm
+        self._options: dict[str, Any] = {
+            "tf": tf,
+            "solver": solver,
+            "micro_batches": micro_batches,
+            "levels": levels,
+            "cfactor": cfactor,
+            "min_coarse": min_coarse,
+            "backward_levels": backward_levels,
+            "backward_cfactor": backward_cfactor,
+            "replicated": replicated,
+            "coarsen": coarsen,
+            "refine": refine,
+            "keep_states": keep_states,
+        }
         self._held: dict[int, HeldLayer] = {}  # the layers on this rank, by number
         self._copies: dict[int, nn.Module] = {}  # of other ranks' layers; neither trained nor saved by this rank
         self._sharing = Sharing()
@@ -258,6 +272,18 @@ class LayerParallel(nn.Module):
     def release_states(self) -> None:
         """Releases the states that ``keep_states`` keeps; the next forward would release them too."""
         self._network.release_states()
+
+    def with_layers(self, layers: Callable[[int], nn.Module], steps: int, form: str) -> LayerParallel:
+        """Collective. Returns a network of other layers with the same options and the same ``tf``."""
+        forward, backward = self._solves
+        return LayerParallel(
+            self.comm, layers, steps=steps, form=form, forward=forward, backward=backward, **self._options
+        )
+
+    @property
+    def forms(self) -> list[str]:
+        """The forms of all layers."""
+        return list(self._forms)
 
     # ---- weights
 
