@@ -77,6 +77,7 @@ void Pipeline::execute(const PipelineAction& action) {
     case Kind::kLoss:
       if (last != rank_) batch.output = receive(last, kOutputs);
       attempt([&] { compute_loss(batch, action.micro_batch); });
+      if (!work_.recording) return;  // no backward work waits for a gradient
       [[fallthrough]];
     case Kind::kGradient:
       if (last != rank_) send(last, kOutputGradients, std::exchange(batch.output_gradient, {}));
