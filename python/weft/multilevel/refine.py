@@ -30,7 +30,7 @@ def refine(
 ) -> tuple[Network, Optimizer | None]:
     """Returns a network with ``factor`` times as many layers, and an optimizer for it.
 
-    Collective if ``net`` is a LayerParallel; its layers are distributed anew. The end time stays the same, so the steps
+    Collective if ``net`` is a LayerParallel; its layers are redistributed. The end time stays the same, so the steps
     become shorter: ``dt`` is divided by ``factor``. Layers that are not called with ``dt`` (of the form "plain", or in
     an nn.Sequential) need an attribute ``dt``, which is divided. The layers of an nn.ModuleList may have one; otherwise
     the loop over them determines the step size.

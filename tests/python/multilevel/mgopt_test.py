@@ -147,7 +147,7 @@ def test_cycles_equal_a_dense_computation(comm: weft.Communicator, kind: str, op
         expected, other = dense.cycle(expected, 2), without.cycle(other, 2)
     found = gathered(comm, made[0])
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
-    assert (expected - other).abs().max() > 1e-3, "the problem must tell whether tau is missing"
+    assert (expected - other).abs().max() > 1e-3, "the test needs a problem in which tau matters"
     # The dense computation visits the middle level before it appends the step of the fine level.
     assert [*levels[0].steps] == dense.alphas[1::2] and [*levels[1].steps] == dense.alphas[::2]
     assert max(levels[0].steps) > 0
