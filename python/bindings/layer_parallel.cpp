@@ -12,6 +12,7 @@
 #include "python/bindings/multigrid.h"
 #include "python/bindings/named.h"
 #include "weft/layer_parallel/network.h"
+#include "weft/layer_parallel/randomness.h"
 #include "weft/mpi/agreement.h"
 #include "weft/mpi/options.h"
 
@@ -206,6 +207,7 @@ py::tuple plan(std::int64_t count, int ranks, int rank, const py::dict& descript
 void bind(py::module_& m) {
   m.def("layer_parallel_plan", &plan);
   m.def("layer_parallel_refuse", &refuse);
+  m.def("current_layer_seed", &current_layer_seed);
   py::class_<LayerParallel>(m, "LayerParallel")
       .def(py::init(&create))
       .def("forward", &forward)

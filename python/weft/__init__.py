@@ -31,6 +31,7 @@ from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
 from .layer_parallel import LayerParallel, PerSample, Solve
 from .mesh import Mesh
+from .multilevel import refine
 from .time_parallel import GRU, LSTM, ImplicitGRU, ParaGRU, ParaLSTM, TimeParallel
 from .tools._diagnosis import doctor
 from .version import __version__
@@ -84,6 +85,7 @@ __all__ = [
     "library_path",
     "memory",
     "options",
+    "refine",
     "reset_tape",
     "sml",
     "spatial",

@@ -76,7 +76,8 @@ void Pipeline::execute(const PipelineAction& action) {
       return;
     case Kind::kLoss:
       if (last != rank_) batch.output = receive(last, kOutputs);
-      attempt([&] { compute_loss(batch); });
+      attempt([&] { compute_loss(batch, action.micro_batch); });
+      if (!work_.recording) return;  // no backward work waits for a gradient
       [[fallthrough]];
     case Kind::kGradient:
       if (last != rank_) send(last, kOutputGradients, std::exchange(batch.output_gradient, {}));
@@ -116,7 +117,9 @@ Tensors Pipeline::evaluate_layers(MicroBatch& batch, std::int64_t number, Tensor
   return x;
 }
 
-void Pipeline::compute_loss(MicroBatch& batch) {
+void Pipeline::compute_loss(MicroBatch& batch, std::int64_t number) {
+  random_.set_micro_batch(number);
+  random_.begin(plan_.layers());  // the loss may contain random layers; its numbers follow those of the last layer
   LossGradient found = differentiate_loss(work_.loss, std::exchange(batch.output, {}), batch.rows, work_.recording);
   loss_ = loss_.defined() ? loss_.add(found.loss) : found.loss;
   batch.output_gradient = std::move(found.output_gradient);

@@ -68,7 +68,7 @@ class Pipeline {
   void execute(const PipelineAction& action);
   void forward(MicroBatch& batch, std::int64_t number);
   void backward(MicroBatch& batch);
-  void compute_loss(MicroBatch& batch);
+  void compute_loss(MicroBatch& batch, std::int64_t number);
   [[nodiscard]] Tensors evaluate_layers(MicroBatch& batch, std::int64_t number, Tensors x);
   // An empty state stands for a failure notice.
   [[nodiscard]] Tensors receive(int source, Channel channel);

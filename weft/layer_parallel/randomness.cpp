@@ -19,6 +19,8 @@ std::uint64_t seed_for(PassSeed seed, std::int64_t micro_batch, std::int64_t lay
   return scramble(scramble(pass) + static_cast<std::uint64_t>(layer));
 }
 
+thread_local std::optional<std::uint64_t> layer_seed;
+
 // Whether a generator drew numbers since it was seeded.
 bool drew(at::Generator& generator) {
   if (!generator.device().is_cpu()) {
@@ -45,7 +47,9 @@ void draw_pass_seed() {
   generator.get<at::CPUGeneratorImpl>()->random64();
 }
 
-RandomScope::RandomScope(PassSeed seed, c10::Device device) : seed_(seed) {
+std::optional<std::uint64_t> current_layer_seed() { return layer_seed; }
+
+RandomScope::RandomScope(PassSeed seed, c10::Device device) : seed_(seed), outer_(layer_seed) {
   std::vector<at::Generator> generators{at::detail::getDefaultCPUGenerator()};
   if (!device.is_cpu()) generators.push_back(at::globalContext().defaultGenerator(device));
   for (auto& generator : generators) {
@@ -55,6 +59,7 @@ RandomScope::RandomScope(PassSeed seed, c10::Device device) : seed_(seed) {
 }
 
 RandomScope::~RandomScope() {
+  layer_seed = outer_;
   for (auto& [generator, before] : generators_) {
     const std::lock_guard lock(generator.mutex());
     generator.set_state(before);
@@ -77,6 +82,7 @@ bool RandomScope::used() {
 void RandomScope::begin(std::int64_t layer) {
   note_use();
   begun_ = true;
+  layer_seed = seed_for(seed_, 0, layer);
   for (auto& [generator, before] : generators_) {
     const std::lock_guard lock(generator.mutex());
     generator.set_current_seed(seed_for(seed_, micro_batch_, layer));

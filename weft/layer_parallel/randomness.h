@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,11 @@ using PassSeed = std::int64_t;
 // Draws the number that next_pass_seed() returned. Ranks call it after a pass in which a layer used random numbers, so
 // that the next pass differs.
 void draw_pass_seed();
+
+// Returns the seed of the layer that this thread evaluates; it does not depend on the micro-batch. Layers that draw
+// random numbers per sample derive them from it, so that a mask does not depend on the division of the batch. Empty
+// outside a pass.
+[[nodiscard]] std::optional<std::uint64_t> current_layer_seed();
 
 // Seeds torch's default generators for each layer while it is alive. The destructor restores their state.
 class RandomScope {
@@ -45,6 +51,7 @@ class RandomScope {
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;
   bool begun_ = false;
   bool used_ = false;
+  std::optional<std::uint64_t> outer_;  // current_layer_seed() before this scope
 };
 
 }  // namespace weft::layer_parallel

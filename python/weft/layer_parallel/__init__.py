@@ -1,7 +1,23 @@
 """Layer-parallel training: deep networks whose layers are distributed over ranks."""
 
+from .attention import Attention
+from .buffered import BufferedNetwork
+from .dropout import Dropout
 from .micro_batches import PerSample
 from .network import LayerParallel, SerialNetwork, zero_joined_to
 from .solve import Solve, SolveStatistics
+from .transformer import DecoderBlock, EncoderBlock
 
-__all__ = ["LayerParallel", "PerSample", "SerialNetwork", "Solve", "SolveStatistics", "zero_joined_to"]
+__all__ = [
+    "Attention",
+    "BufferedNetwork",
+    "DecoderBlock",
+    "Dropout",
+    "EncoderBlock",
+    "LayerParallel",
+    "PerSample",
+    "SerialNetwork",
+    "Solve",
+    "SolveStatistics",
+    "zero_joined_to",
+]

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from weft import _call_site
 
+from .dropout import Evaluation, current_evaluation
 from .micro_batches import PerSample, rows_of
 from .module_state import Place, update_copy
 from .sharing import BufferUpdates, SharedBuffers
@@ -62,6 +63,7 @@ class Pass:
         self.extras: list[Tensor] = []
         self.leaves: list[Tensor] = []
         self._args, self._kwargs = args, kwargs
+        self._begin = 0  # the first sample of the micro-batch
         self._per_sample: list[int] = []  # indices of the values that are divided into micro-batches
         if args or kwargs:
             self._values, self._structure = tree_flatten((args, kwargs))
@@ -88,6 +90,7 @@ class Pass:
         return self._x
 
     def begin_micro_batch(self, begin: int, end: int, total: int) -> None:
+        self._begin = begin
         if not self._per_sample:
             return
         values = list(self._values)
@@ -98,7 +101,11 @@ class Pass:
 
     def loss(self, y: State, begin: int, end: int) -> Tensor:
         assert self._loss is not None
-        return self._loss(y, begin, end)
+        token = current_evaluation.set(Evaluation(begin))
+        try:
+            return self._loss(y, begin, end)
+        finally:
+            current_evaluation.reset(token)
 
     def evaluate(self, number: int, x: State, dt: float, keep: bool) -> State:
         layer = self._layers[number]
@@ -118,9 +125,13 @@ class Pass:
                         place[name] = buffer
 
     def _call(self, layer: HeldLayer, x: State, dt: float) -> State:
-        if layer.takes_dt:
-            return layer.module(x, dt, *self._args, **self._kwargs)
-        return layer.module(x, *self._args, **self._kwargs)
+        token = current_evaluation.set(Evaluation(self._begin))
+        try:
+            if layer.takes_dt:
+                return layer.module(x, dt, *self._args, **self._kwargs)
+            return layer.module(x, *self._args, **self._kwargs)
+        finally:
+            current_evaluation.reset(token)
 
     def _call_sharing(self, number: int, layer: HeldLayer, x: State, dt: float) -> State:
         buffers = SharedBuffers(layer.shared)

@@ -71,7 +71,7 @@ class LentLayer:
         structure = _structure(layer)
         module: bytes | str = b""
         if structure != self._structure:
-            module = _pickled_module(layer)
+            module = pickled_module(layer)
             self._structure, self._objects = structure, _objects(layer)
         attributes = {name: _plain_attributes(part) for name, part in layer.named_modules()}
         for name, part in layer.named_modules():
@@ -99,6 +99,21 @@ def update_copy(copy: nn.Module, description: bytes) -> nn.Module:
         for key, value in attributes[name].items():
             part.__dict__[key] = pickle.loads(value.data) if isinstance(value, _Pickled) else value
     return copy
+
+
+def describe_parts(layer: nn.Module) -> dict[str, Any]:
+    """Returns the types, layouts of tensors and attributes of a layer's modules, by name: equal for equal layers."""
+    found: dict[str, Any] = {}
+    for name, part in layer.named_modules():
+        found[f"the type of {name}" if name else "the type"] = type(part).__qualname__
+        prefix = f"{name}." if name else ""
+        for kind, tensors in (("parameter", part._parameters), ("buffer", part._buffers)):
+            found.update({f"the {kind} {prefix}{key}": layout for key, layout in _layouts(tensors)})
+        found.update({f"the attribute {prefix}{key}": value for key, value in _plain_attributes(part).items()})
+        for key, value in _other_attributes(part):
+            name_of_value = getattr(value, "__qualname__", type(value).__qualname__)
+            found[f"the attribute {prefix}{key}"] = value.tolist() if isinstance(value, Tensor) else name_of_value
+    return found
 
 
 class _Pickled:
@@ -155,7 +170,8 @@ def _sendable(value: Any, name: str) -> _Pickled:
         ) from None
 
 
-def _pickled_module(layer: nn.Module) -> bytes | str:
+def pickled_module(layer: nn.Module) -> bytes | str:
+    """Returns the pickled layer, or the reason why it cannot be pickled."""
     try:
         return pickle.dumps(layer)
     except Exception as error:

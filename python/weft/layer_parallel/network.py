@@ -87,17 +87,31 @@ class LayerParallel(nn.Module):
     ) -> None:
         super().__init__()
         self.comm = comm
+        self._options: dict[str, Any] = {
+            "tf": tf,
+            "solver": solver,
+            "micro_batches": micro_batches,
+            "levels": levels,
+            "cfactor": cfactor,
+            "min_coarse": min_coarse,
+            "backward_levels": backward_levels,
+            "backward_cfactor": backward_cfactor,
+            "replicated": replicated,
+            "coarsen": coarsen,
+            "refine": refine,
+            "keep_states": keep_states,
+        }
         self._held: dict[int, HeldLayer] = {}  # the layers on this rank, by number
         self._copies: dict[int, nn.Module] = {}  # of other ranks' layers; neither trained nor saved by this rank
         self._sharing = Sharing()
         self._watch = ModuleWatch()
         self._warned: set[str] = set()
         try:
-            count = _count(layers, steps)
+            count = count_layers(layers, steps)
             self.tf = _finite("tf", tf)
             self.total_layers = count
             self.replicated = replicated
-            self._forms = _forms(form, count)
+            self._forms = forms_of(form, count)
             self._solves = _solves(forward or Solve(), backward or Solve())
             self._transfers = (coarsen, refine)
             if solver not in SOLVERS:
@@ -128,7 +142,7 @@ class LayerParallel(nn.Module):
                 _bindings.load().layer_parallel_plan(count, comm.size, comm.rank, description)
             )
             self.own = range(begin, end)
-            made = self._make_layers(_maker(layers), {*self.own, *borrowed}, owners)
+            made = self._make_layers(maker_of(layers), {*self.own, *borrowed}, owners)
         except Exception as error:  # the other ranks already wait for this one
             _bindings.load().layer_parallel_refuse(comm._id, str(error))
             raise
@@ -218,6 +232,23 @@ class LayerParallel(nn.Module):
             return function(*args, **kwargs)
         return zero_joined_to((args, kwargs))
 
+    def side_input(self, x: Tensor) -> Tensor:
+        """Collective. Returns rank 0's tensor on every rank, to be passed to the layers as an additional argument.
+
+        The gradient of ``x`` is the sum of all ranks' contributions, as needed for the output of an encoder to which
+        all layers attend. Other ranks pass anything that is joined to the graph, such as the result of ``compose``.
+        With ``replicated``, all ranks pass the same tensor.
+        """
+        if self.comm.size == 1:
+            return x
+        if self.replicated:
+            total = self.comm.all_reduce(x)
+            return total - total.detach() + x.detach()
+        layouts = _objects.all_gather(self.comm, (tuple(x.shape), x.dtype) if self.comm.rank == 0 else None)
+        if self.comm.rank != 0:
+            x = zero_joined_to(x) + torch.zeros(layouts[0][0], dtype=layouts[0][1], device=x.device)
+        return self.comm.broadcast(x, root=0)
+
     @property
     def statistics(self) -> tuple[SolveStatistics, SolveStatistics]:
         """Statistics of the last forward and the last backward solve on this rank."""
@@ -241,6 +272,18 @@ class LayerParallel(nn.Module):
     def release_states(self) -> None:
         """Releases the states that ``keep_states`` keeps; the next forward would release them too."""
         self._network.release_states()
+
+    def with_layers(self, layers: Callable[[int], nn.Module], steps: int, form: str) -> LayerParallel:
+        """Collective. Returns a network of other layers with the same options and the same ``tf``."""
+        forward, backward = self._solves
+        return LayerParallel(
+            self.comm, layers, steps=steps, form=form, forward=forward, backward=backward, **self._options
+        )
+
+    @property
+    def forms(self) -> list[str]:
+        """The forms of all layers."""
+        return list(self._forms)
 
     # ---- weights
 
@@ -391,7 +434,7 @@ class SerialNetwork(nn.Module):
         super().__init__()
         self.layers = nn.ModuleDict(dict(layers))
         self.forms = list(forms)
-        self.dt = tf / len(self.forms)
+        self.dt = tf / len(self.forms) if self.forms else tf
 
     def forward(self, x: State, *args: Any, **kwargs: Any) -> State:
         for number, form in enumerate(self.forms):
@@ -419,11 +462,11 @@ def _advance(x: State, y: State, dt: float) -> State:
     return tuple(torch.add(a, b, alpha=dt) for a, b in zip(x, y, strict=True))
 
 
-def _maker(layers: Sequence[nn.Module] | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
+def maker_of(layers: Sequence[nn.Module] | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
     return layers.__getitem__ if isinstance(layers, _LISTS) else layers
 
 
-def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int | None) -> int:
+def count_layers(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int | None) -> int:
     if isinstance(layers, _LISTS):
         if steps is not None and steps != len(layers):
             raise ValueError(f"weft: got {len(layers)} layers and steps={steps}; omit steps")
@@ -437,7 +480,7 @@ def _count(layers: Sequence[nn.Module] | Callable[[int], nn.Module], steps: int 
     return count
 
 
-def _forms(form: str | Sequence[str], count: int) -> list[str]:
+def forms_of(form: str | Sequence[str], count: int) -> list[str]:
     forms = [form] * count if isinstance(form, str) else list(form)
     if len(forms) != count or any(name not in FORMS for name in forms):
         raise ValueError(f"weft: expected form to be one of {FORMS}, or a list of {count} of them, got {form!r}")

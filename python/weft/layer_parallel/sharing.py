@@ -45,6 +45,10 @@ class Sharing:
         """Discards the entries of tensors that only one layer uses."""
         self._seen = {key: seen for key, seen in self._seen.items() if len(seen.layers) > 1}
 
+    def layers(self) -> list[int]:
+        """Returns the numbers of the layers that share modules or tensors."""
+        return sorted(set().union(*(seen.layers for seen in self._seen.values())))
+
     def parameters(self, own: Mapping[int, nn.Module]) -> dict[str, tuple[Tensor, int]]:
         """Returns the parameters of this rank that other ranks use too, with the number of ranks that use them.
 

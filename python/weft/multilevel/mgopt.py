@@ -6,6 +6,7 @@ restricted gradient of the level above it, so that a minimum of the fine level i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,9 @@ class Level:
 
 class MGOPT:
     """MG/OPT cycles over levels, from fine to coarse. Collective over ``comm``, over which the parameters are split.
+
+    If the line search of a level finds no smaller loss, the level keeps its parameters, records a step of 0 and
+    continues with its relaxation. If a layer or the line search raises, the parameters of that level are restored.
 
     Args:
         pre, post: optimizer steps before and after the coarse-grid correction.
@@ -84,19 +88,16 @@ class MGOPT:
         self._report(f"  Pre-relax done loss:  {loss}")
         gradients = _gradients_of(level.parameters())
         correction = self._correct(number, batch)
-        level.steps.append(
-            level.line_search(
-                Trial(
-                    level.parameters(),
-                    correction,
-                    lambda: self._value(level, batch, v),
-                    loss,
-                    self._dot(correction, gradients),
-                    optimizer,
-                    self._report,
-                )
-            )
+        trial = Trial(
+            level.parameters(),
+            correction,
+            lambda: self._value(level, batch, v),
+            loss,
+            self._dot(correction, gradients),
+            optimizer,
+            self._report,
         )
+        level.steps.append(_search(number, level.line_search, trial))
         return self._relax(level, optimizer, batch, v, self._post, "Post-relax loss:      ") if self._post else loss
 
     def _correct(self, number: int, batch: Any) -> Tensors:
@@ -161,6 +162,20 @@ class MGOPT:
         """Returns the loss of rank 0 on all ranks."""
         with torch.no_grad():
             return self._comm.broadcast(loss.detach().double().reshape(1), root=0).item()
+
+
+def _search(number: int, line_search: LineSearch, trial: Trial) -> float:
+    """Runs a line search. The parameters keep their values if it fails, and if it finds no step (0)."""
+    before = [parameter.detach().clone() for parameter in trial.parameters]
+    step = math.nan
+    try:
+        step = float(line_search(trial))
+        if not math.isfinite(step):
+            raise ValueError(f"weft: MG/OPT: the line search of level {number} returned {step}")
+    finally:
+        if step == 0 or not math.isfinite(step):
+            _assign(trial.parameters, before)
+    return step
 
 
 def _gradients_of(parameters: Sequence[Tensor]) -> Tensors:

@@ -240,3 +240,49 @@ def test_character_model_trains_the_same_with_every_solver() -> None:
         assert job.returncode == 0 and line, job.stdout + job.stderr
         found.append([float(number) for number in line.groups()])
     assert found[1] == pytest.approx(found[0], abs=2e-3) and found[2] == pytest.approx(found[0], abs=2e-3)
+
+
+def printed_losses(jobs: list[subprocess.CompletedProcess[str]], pattern: str, lines: int) -> list[list[float]]:
+    """Returns the numbers that each job printed."""
+    found = []
+    for job in jobs:
+        matches = re.findall(pattern, job.stdout)
+        assert job.returncode == 0 and len(matches) == lines, job.stdout + job.stderr
+        found.append([float(number) for match in matches for number in match])
+    return found
+
+
+def test_character_gpt_trains_the_same_with_every_solver() -> None:
+    short = ["--batches", "4", "--report", "2", "--blocks", "6", "--width", "8", "--heads", "2", "--context", "16"]
+    jobs = [(1, "serial"), (2, "pipeline"), (3, "mgrit")]
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(lambda job: run("character_gpt", "python", job[0], *short, "--solver", job[1]), jobs))
+    serial, pipeline, mgrit = printed_losses(done, r"batch \d: loss ([\d.]+), test ([\d.]+)", 2)
+    assert serial[2] < serial[0]
+    assert pipeline == pytest.approx(serial, abs=2e-3) and mgrit == pytest.approx(serial, abs=2e-2)
+
+
+def test_vit_mnist_trains_the_same_with_every_solver() -> None:
+    short = ["--epochs", "2", "--blocks", "6", "--width", "8", "--heads", "2", "--images", "300", "--dropout", "0.1"]
+    jobs = [(1, "serial"), (3, "pipeline"), (2, "mgrit")]
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(lambda job: run("vit_mnist", "python", job[0], *short, "--solver", job[1]), jobs))
+    serial, pipeline, mgrit = printed_losses(done, r"epoch \d: loss ([\d.]+), test accuracy ([\d.]+)", 2)
+    assert serial[2] < serial[0]
+    assert pipeline == pytest.approx(serial, abs=4e-3) and mgrit == pytest.approx(serial, abs=2e-2)
+
+
+def test_nested_mnist_trains_the_same_on_any_number_of_ranks() -> None:
+    short = ["--steps", "8", "--images", "300", "--epochs", "2", "1", "1"]
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(lambda ranks: run("nested_mnist", "python", ranks, *short), (1, 2)))
+    pattern = r"level \d, (\d+) layers, epoch \d: loss ([\d.]+), test accuracy ([\d.]+), (\d+) step evaluations"
+    one, two = printed_losses(done, pattern, 4)
+    assert one[::4] == [2, 2, 4, 8] and one[3::4] == [12, 24, 48, 96]
+    assert one[13] < one[1]
+    assert two == pytest.approx(one, abs=4e-3)
+
+
+def test_nested_mnist_rejects_depths_that_cannot_be_halved() -> None:
+    job = run("nested_mnist", "python", 1, "--steps", "6", "--epochs", "1", "1", "1")
+    assert job.returncode != 0 and "--steps must be a multiple of 4" in job.stderr

@@ -264,12 +264,18 @@ def test_the_loss_trains_opening_network_and_closing(comm: weft.Communicator, re
 
 
 def test_the_loss_without_gradients(comm: weft.Communicator) -> None:
-    net = build(comm)
+    layers = [Block(4) for _ in range(7)]
+    net = build(comm, layers)
     with torch.no_grad():
         loss = net.loss(torch.mean, start())
         expected = net.compose(torch.mean, net(start()))
     assert not loss.requires_grad
     torch.testing.assert_close(loss, expected, check_dtype=False)
+    weft.backward(net.loss(torch.mean, start()))  # no message of the evaluation is left
+    copies, _, y = plain_loop(layers, ["residual"] * 7, 1.0, start())
+    y.mean().backward()
+    for number in net.own:
+        same_gradients(net.layers[str(number)], copies[number], **EXACT)
 
 
 class Alive(torch.autograd.Function):
