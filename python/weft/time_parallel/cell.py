@@ -95,7 +95,7 @@ class CellRecurrence(Recurrence):
         jacobian = vmap(pull)(units)[0].transpose(0, 1)
         if full:
             return after, jacobian.contiguous().unsqueeze(3)
-        blocks = len(self.widths) if len(set(self.widths)) == 1 else 1
+        blocks = self.blocks(full)
         by_block = jacobian.unflatten(2, (blocks, -1)).unflatten(1, (blocks, -1))
         return after, by_block.diagonal(dim1=2, dim2=4).contiguous()
 

@@ -19,9 +19,10 @@ from ..communicator import Communicator
 from ..errors import NotConverged
 from ..layer_parallel.solve import Solve, SolveStatistics
 from .options import SolveLog, SolverOptions
+from .piece import active_steps, as_rows, in_order
 from .recorded import record
 from .recurrence import Recurrence, State
-from .step_gradients import UNUSED, active_steps, as_rows, in_order
+from .step_gradients import UNUSED
 
 
 class MultigridSolvers:
