@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._tape import tape
 from ..communicator import Communicator
 
 
@@ -27,14 +26,9 @@ class RankMaps:
     """
 
     def __init__(self, comm: Communicator, matrix: Tensor, offset: Tensor, extra: Tensor, reverse: bool) -> None:
-        message = torch.cat([matrix.flatten(), offset.flatten(), extra.flatten()])
-        with tape(False), torch.no_grad():
-            gathered = comm.all_gather(message.unsqueeze(0))
-        everyone = gathered.flip(0) if reverse else gathered
-        matrices, offsets, extras = everyone.split([matrix.numel(), offset.numel(), extra.numel()], dim=1)
-        self.extras = extras.reshape(comm.size, *extra.shape)
-        self._matrices = matrices.reshape(comm.size, *matrix.shape).contiguous()
-        self._offsets = offsets.reshape(comm.size, *offset.shape).contiguous()
+        self._matrices, self._offsets, self.extras = torch.ops.weft.gather_rank_maps(
+            matrix, offset, extra, reverse, comm._id
+        )
         self._position = comm.size - 1 - comm.rank if reverse else comm.rank
 
     def apply(self, initial: Tensor) -> tuple[Tensor, Tensor]:

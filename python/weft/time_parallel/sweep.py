@@ -46,7 +46,7 @@ class LinearizedSweep:
             following = torch.where(piece.active, following, before)
             identity = torch.eye(jacobian.size(2), dtype=jacobian.dtype).unsqueeze(2)
             jacobian = torch.where(piece.active[..., None, None], jacobian, identity).contiguous()
-        self.jacobian = jacobian if scale == 1 else jacobian * scale
+        self.jacobian: Tensor | None = jacobian if scale == 1 else jacobian * scale
         self._states = states
         self._residual = following - after
         self.largest = largest_element(self._residual)
