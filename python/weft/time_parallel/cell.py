@@ -59,8 +59,10 @@ class CellRecurrence(Recurrence):
                 output = output.where(active, 0)
             outputs[t] = output
             current = following
-        empty = current.new_zeros(0, current.size(0), self.widths[0])
-        return torch.stack(outputs) if outputs else empty, self.split(current)
+        if outputs:
+            return torch.stack(outputs), self.split(current)
+        # The sum of nothing keeps x in the graph, so that it gets an empty gradient instead of none.
+        return current.new_zeros(0, current.size(0), self.widths[0]) + x.sum(), self.split(current)
 
     def step(self, x: Tensor, state: Tensor, weights: Sequence[Tensor], dt: float = 1) -> Tensor:
         tensors = tuple(
