@@ -91,7 +91,7 @@ def newton(pararnn: str | None) -> None:
     # The residual after as many iterations as ParaRNN takes.
     probe = weft.ParaGRU(hidden, hidden, solver="newton")
     probe(x)
-    tolerance = 1.001 * probe.statistics[0].residuals[ITERATIONS]
+    tolerance = 1.001 * probe.statistics[0].residuals[ITERATIONS - 1]
 
     def network(**options: Any) -> weft.ParaGRU:
         net = weft.ParaGRU(hidden, hidden, **options)

@@ -1,7 +1,8 @@
 """Runs torchbraid's example and driver scripts, unmodified, against the drop-in, with small settings.
 
 WEFT_TORCHBRAID_SUITE names a checkout. The scripts need torchvision and matplotlib, and their data in the folders that
-they read (torchvision's layout). Scripts whose modules or data are missing are skipped.
+they read (torchvision's layout). Scripts whose modules or data are missing are skipped. Recurrent scripts get synthetic
+data if theirs is missing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import uci_har_data
 from foreign_suite import LAUNCHER
 
 SMALL = ["--epochs", "1", "--batch-size", "20"]
@@ -28,6 +30,13 @@ SCRIPTS: list[tuple[str, str, int, list[str]]] = [
     ("drivers/cifar10", "main_mgopt.py", 1, [*HIERARCHY, "--mgopt-levels", "2"]),
     # It computes a standard deviation over the epochs, so it needs two.
     ("drivers/cifar10", "main_nested_iter.py", 2, [*NESTED, "--epochs", "2", "--batch-size", "20"]),
+]
+# Recurrent networks. The scripts take fractions of a set of 7,352 sequences.
+SEQUENCES = ["--percent-data", "0.01", "--hidden-size", "8", *SMALL]
+RECURRENT: list[tuple[str, str, int, list[str]]] = [
+    ("examples/UCI_HAR_Recurrent", "UCI_HAR_GRU_script.py", 1, SEQUENCES),
+    ("examples/UCI_HAR_Recurrent", "UCI_HAR_GRU_script.py", 2, SEQUENCES),
+    ("drivers/rnns/uci-har", "train.py", 2, [*SEQUENCES, "--lp-levels", "2"]),
 ]
 MISSING = re.compile(r"ModuleNotFoundError: No module named '(?!torchbraid)[^']*'|Dataset not found[^\n]*")
 
@@ -55,8 +64,11 @@ def main() -> int:
     if not checkout:
         print("SKIPPED: set WEFT_TORCHBRAID_SUITE to the folder of a checkout of torchbraid to run its scripts")
         return 0
+    for folder in {Path(checkout) / folder for folder, *_ in RECURRENT}:
+        if folder.exists() and not (folder / "UCI HAR Dataset").exists():
+            uci_har_data.write(folder)
     failed = 0
-    for folder, script, ranks, arguments in SCRIPTS:
+    for folder, script, ranks, arguments in SCRIPTS + RECURRENT:
         outcome = run(Path(checkout) / folder, script, ranks, arguments)
         print(f"{folder}/{script} {' '.join(arguments)} on {ranks} ranks: {outcome}", flush=True)
         failed += outcome.startswith("FAILED")

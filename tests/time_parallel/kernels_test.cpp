@@ -9,6 +9,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
@@ -19,6 +20,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -281,7 +284,7 @@ TYPED_TEST(KernelTest, GruAndLstmLinearize) {
 }
 
 Tensors para_step(const Tensor& input, const Tensors& s, const Tensor& a) {
-  const auto x = input.chunk(3, 1);
+  const auto x = (input + a.narrow(0, a.size(0) - 3, 3).flatten()).chunk(3, 1);
   if (s.size() == 1) {
     const Tensor z = (x[0] + a[0] * s[0]).sigmoid();
     const Tensor n = (x[2] + a[2] * (x[1] + a[1] * s[0]).sigmoid() * s[0]).tanh();
@@ -338,23 +341,6 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
       this->expect_close(grad_input, grads[0], set, hidden);
       this->expect_close(grad_initial, grads[1], set, hidden);
       this->expect_close(grad_weight, grads[2], set, hidden);
-
-      Tensors leaves;
-      for (const Tensor& part : initial.detach().chunk(states, 1)) leaves.push_back(part.clone().requires_grad_());
-      const Tensors after = para_step(input[0], leaves, weight);
-      const Tensor next = at::empty_like(initial);
-      const Tensor jacobian = at::zeros({kRows, states * states, hidden}, output.options());
-      DiagonalLinearize<T> linearize;
-      linearize.end_row = kRows;
-      linearize.hidden = hidden;
-      linearize.input = pointer<T>(input);
-      linearize.before = pointer<T>(initial);
-      linearize.weight = pointer<T>(weight);
-      linearize.next = this->data(next);
-      linearize.jacobian = this->data(jacobian);
-      kernels.linearize(linearize);
-      this->expect_close(next, at::cat(after, 1), set, hidden);
-      this->expect_close(jacobian, block_diagonals(after, leaves, hidden), set, hidden);
     });
   }
 }
@@ -363,6 +349,76 @@ TYPED_TEST(KernelTest, ParaGruAndParaLstm) {
 Tensor dense(const Tensor& blocks) {
   const std::int64_t n = blocks.size(1) * blocks.size(3);
   return blocks.diag_embed().permute({0, 1, 3, 2, 4}).reshape({blocks.size(0), n, n});
+}
+
+// Linearises each step at the given states by autograd, and solves the linear recurrence step by step.
+TYPED_TEST(KernelTest, NewtonSweep) {
+  using T = TypeParam;
+  constexpr std::int64_t kMany = 37;  // more than two blocks of steps
+  const std::vector<std::int64_t> lengths{37, 2, 16, 0, 17, 33, 36};
+  for (const std::int64_t states : {1, 2}) {
+    this->for_all([&](std::string_view set, const Kernels<T>& all, std::int64_t hidden) {
+      const DiagonalKernels<T>& kernels = states == 1 ? all.para_gru : all.para_lstm;
+      const DiagonalShape shape = states == 1 ? kParaGru : kParaLstm;
+      const std::int64_t size = states * hidden;
+      const bool reverse = hidden % 2 == 0, summary = hidden != 17;
+      const double scale = hidden == 8 ? 0.5 : 1;
+      const Tensor input = this->random({kMany, kRows, 3 * hidden});
+      const Tensor weight = this->random({shape.weights, hidden});
+      const Tensor before = this->random({kMany + 1, kRows, size});
+
+      const Tensor rows = before.narrow(0, 0, kMany).reshape({kMany * kRows, size});
+      Tensors leaves;
+      for (const Tensor& part : rows.chunk(states, 1)) leaves.push_back(part.clone().requires_grad_());
+      const Tensors next = para_step(input.view({kMany * kRows, 3 * hidden}), leaves, weight);
+      const Tensor following = at::cat(next, 1).detach().view({kMany, kRows, size});
+      const Tensor exact = block_diagonals(next, leaves, hidden).view({kMany, kRows, states, states, hidden});
+      const Tensor stays = at::eye(states, before.options()).unsqueeze(2).expand({states, states, hidden});
+      const Tensor expected = before.clone(), jacobians = at::empty_like(exact);
+      Tensor largest = at::zeros({kRows}, before.options());
+      Tensor change = at::zeros({kRows, size}, before.options());
+      Tensor product = at::eye(size, before.options()).expand({kRows, size, size});
+      for (std::int64_t t = 0; t < kMany; ++t) {
+        const Tensor active = at::tensor(lengths).gt(reverse ? kMany - 1 - t : t).unsqueeze(1);
+        jacobians[t].copy_(scale * at::where(active.unsqueeze(2).unsqueeze(3), exact[t], stays));
+        const Tensor residual = at::where(active, following[t], before[t]) - before[t + 1];
+        largest = at::max(largest, residual.abs().amax(1));
+        const Tensor matrix = dense(jacobians[t]);
+        change = at::matmul(matrix, change.unsqueeze(2)).squeeze(2) + residual;
+        product = at::matmul(matrix, product);
+        expected[t + 1].add_(change);
+      }
+
+      const Tensor after = at::empty_like(before), jacobian = at::zeros_like(jacobians);
+      const Tensor found_change = at::empty_like(change), found_largest = at::empty_like(largest);
+      const Tensor found_product = at::empty_like(jacobian[0]);
+      DiagonalSweep<T> sweep;
+      sweep.extent = this->extent(hidden, lengths, reverse);
+      sweep.extent.steps = kMany;
+      sweep.input = read<T>(input);
+      sweep.weight = pointer<T>(weight);
+      sweep.scale = static_cast<T>(scale);
+      sweep.before = read<T>(before);
+      sweep.after = write<T>(after);
+      sweep.change = this->data(found_change);
+      sweep.largest = this->data(found_largest);
+      if (summary) {
+        sweep.jacobian = write<T>(jacobian);
+        sweep.product = this->data(found_product);
+      }
+      kernels.sweep(sweep);
+      this->expect_close(after, expected, set, hidden);
+      this->expect_close(found_change, change, set, hidden);
+      this->expect_close(found_largest, largest, set, hidden);
+      if (summary) {
+        this->expect_close(jacobian, jacobians, set, hidden);
+        this->expect_close(dense(found_product), product, set, hidden);
+      }
+      input[3][0][0] = std::numeric_limits<T>::quiet_NaN();
+      kernels.sweep(sweep);
+      EXPECT_TRUE(std::isnan(found_largest[0].template item<T>())) << set;
+    });
+  }
 }
 
 TYPED_TEST(KernelTest, LinearScan) {
@@ -413,6 +469,20 @@ TYPED_TEST(KernelTest, LinearScan) {
         this->expect_close(solution, expected, set.name, size);
         this->expect_close(end, state, set.name, size);
         this->expect_close(dense(product), total, set.name, size);
+        if (adjoint) continue;
+        // Without a right-hand side, added to an array: the response to the start.
+        const Tensor sum = at::ones_like(solution);
+        call.right_hand = nullptr;
+        call.solution = this->data(sum);
+        call.add = true;
+        set.kernels.linear_scan(call);
+        const Tensor zero_start = at::empty_like(solution);
+        call.right_hand = pointer<T>(right_hand);
+        call.start = nullptr;
+        call.solution = this->data(zero_start);
+        call.add = false;
+        set.kernels.linear_scan(call);
+        this->expect_close(sum - 1, expected - zero_start, set.name, size);
       }
     }
   }

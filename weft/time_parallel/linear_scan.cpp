@@ -35,8 +35,8 @@ LinearScan<T> call_of(const Tensor& jacobian, const Tensor& right_hand, bool adj
   call.lanes = jacobian.size(4);
   call.adjoint = adjoint;
   call.jacobian = jacobian.const_data_ptr<T>();
-  call.right_hand = right_hand.const_data_ptr<T>();
-  call.end = end.mutable_data_ptr<T>();
+  call.right_hand = pointer<T>(right_hand);
+  if (end.defined()) call.end = end.mutable_data_ptr<T>();
   return call;
 }
 
@@ -82,7 +82,21 @@ std::tuple<Tensor, Tensor> linear_scan_summary(const Tensor& jacobian, const Ten
   return {product, end};
 }
 
+void add_linear_response_(const Tensor& jacobian, const Tensor& solution, const Tensor& start) {
+  check(jacobian, solution);
+  check_argument(kName, "start", start, {jacobian.size(1), solution.size(2)}, jacobian);
+  const Tensor from = start.contiguous();
+  AT_DISPATCH_FLOATING_TYPES(jacobian.scalar_type(), kName, [&] {
+    auto call = call_of<scalar_t>(jacobian, Tensor(), /*adjoint=*/false, Tensor());
+    call.start = pointer<scalar_t>(from);
+    call.solution = solution.mutable_data_ptr<scalar_t>();
+    call.add = true;
+    run(call);
+  });
+}
+
 TORCH_LIBRARY_FRAGMENT(weft, m) {
+  m.def("add_linear_response_(Tensor jacobian, Tensor(a!) solution, Tensor start) -> ()");
   m.def("linear_scan_(Tensor jacobian, Tensor(a!) right_hand, Tensor? start, bool adjoint) -> Tensor");
   m.def("linear_scan_summary(Tensor jacobian, Tensor right_hand, bool adjoint) -> (Tensor, Tensor)");
 }
@@ -90,6 +104,9 @@ TORCH_LIBRARY_IMPL(weft, CPU, m) {
   m.impl("linear_scan_", [](const Tensor& jacobian, Tensor& right_hand, const std::optional<Tensor>& start,
                             bool adjoint) { return linear_scan_(jacobian, right_hand, start, adjoint); });
   m.impl("linear_scan_summary", &linear_scan_summary);
+  m.impl("add_linear_response_", [](const Tensor& jacobian, Tensor& solution, const Tensor& start) {
+    add_linear_response_(jacobian, solution, start);
+  });
 }
 
 }  // namespace weft::time_parallel

@@ -22,4 +22,7 @@ at::Tensor linear_scan_(const at::Tensor& jacobian, const at::Tensor& right_hand
 std::tuple<at::Tensor, at::Tensor> linear_scan_summary(const at::Tensor& jacobian, const at::Tensor& right_hand,
                                                        bool adjoint);
 
+// Adds the response of the recurrence to a start: solution[t] += J[t] ... J[0] start. solution: like right_hand.
+void add_linear_response_(const at::Tensor& jacobian, const at::Tensor& solution, const at::Tensor& start);
+
 }  // namespace weft::time_parallel

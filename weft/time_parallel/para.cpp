@@ -8,9 +8,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "weft/collective/pool.h"
 #include "weft/time_parallel/kernels/kernels.h"
 #include "weft/time_parallel/recurrence.h"
 #include "weft/time_parallel/sequence_tensor.h"
@@ -35,7 +37,7 @@ struct ParaGru {
   }
   // One step with torch's operations. Also the definition of the cell for second derivatives.
   static Tensor step(const Tensor& input, const Tensor& h, const Tensor& weight) {
-    const auto x = input.chunk(3, 1);
+    const auto x = (input + weight.narrow(0, 3, 3).flatten()).chunk(3, 1);
     const Tensor z = (x[0] + weight[0] * h).sigmoid();
     const Tensor r = (x[1] + weight[1] * h).sigmoid();
     const Tensor n = (x[2] + weight[2] * r * h).tanh();
@@ -52,7 +54,7 @@ struct ParaLstm {
     return kernels<T>().para_lstm;
   }
   static Tensor step(const Tensor& input, const Tensor& state, const Tensor& weight) {
-    const auto x = input.chunk(3, 1);
+    const auto x = (input + weight.narrow(0, 5, 3).flatten()).chunk(3, 1);
     const auto s = state.chunk(2, 1);
     const Tensor f = (x[0] + weight[0] * s[0] + weight[3] * s[1]).sigmoid();
     const Tensor g = (x[2] + weight[2] * s[0]).tanh();
@@ -133,6 +135,43 @@ struct Operation {
     return {outputs.narrow(2, 0, a.hidden()), states[0]};
   }
 
+  struct Gradients {
+    Tensor input, initial, weight;
+  };
+
+  // output, carried: those of run(). The gradients of the results may be undefined.
+  static Gradients adjoint(const Arguments& a, const Tensor& output, const Tensor& carried, const Tensor& of_output,
+                           const Tensor& of_final) {
+    const Tensor grad_output = of_output.defined() ? with_contiguous_features(of_output) : Tensor();
+    const Tensor grad_final = of_final.defined() ? of_final.contiguous() : Tensor();
+    const Gradients found{empty_sequence(a.input, kShape.inputs * a.hidden()), at::empty_like(a.initial),
+                          at::zeros_like(a.weight)};
+    const std::int64_t threads = at::get_num_threads();
+    // One sum per thread, so that the result does not depend on timing.
+    const Tensor sums =
+        threads == 1 ? found.weight.unsqueeze(0) : at::zeros({threads, kShape.weights, a.hidden()}, a.weight.options());
+    AT_DISPATCH_FLOATING_TYPES(a.input.scalar_type(), Cell::kName, [&] {
+      DiagonalBackward<scalar_t> call;
+      call.grad_output = read<scalar_t>(grad_output);
+      call.grad_final = pointer<scalar_t>(grad_final);
+      call.input = read<scalar_t>(a.input);
+      call.output = read<scalar_t>(output);
+      call.carried = read<scalar_t>(carried);
+      call.initial = pointer<scalar_t>(a.initial);
+      call.weight = pointer<scalar_t>(a.weight);
+      call.grad_input = write<scalar_t>(found.input);
+      call.grad_initial = found.initial.template mutable_data_ptr<scalar_t>();
+      for_row_ranges(a.extent(), [&](const Extent& part) {
+        auto mine = call;
+        mine.extent = part;
+        mine.grad_weight =
+            sums.template mutable_data_ptr<scalar_t>() + at::get_thread_num() * kShape.weights * a.hidden();
+        Cell::template of_processor<scalar_t>().backward(mine);
+      });
+    });
+    return {found.input, found.initial, threads == 1 ? found.weight : sums.sum(0)};
+  }
+
   struct Function : torch::autograd::Function<Function> {
     static variable_list forward(AutogradContext* context, const Tensor& input, const Tensor& initial,
                                  const Tensor& weight, const std::optional<Tensor>& lengths, bool reverse) {
@@ -152,32 +191,8 @@ struct Operation {
         return differentiable_gradients({a.input, a.initial, a.weight}, grads, kArguments,
                                         [&] { return composite(a); });
       }
-      const Tensor grad_output = grads[0].defined() ? with_contiguous_features(grads[0]) : Tensor();
-      const Tensor grad_final = grads[1].defined() ? grads[1].contiguous() : Tensor();
-      const Tensor grad_input = empty_sequence(a.input, kShape.inputs * a.hidden());
-      const Tensor grad_initial = at::empty_like(a.initial);
-      // One sum per thread, so that the result does not depend on timing.
-      const Tensor sums = at::zeros({at::get_num_threads(), kShape.weights, a.hidden()}, a.weight.options());
-      AT_DISPATCH_FLOATING_TYPES(a.input.scalar_type(), Cell::kName, [&] {
-        DiagonalBackward<scalar_t> call;
-        call.grad_output = read<scalar_t>(grad_output);
-        call.grad_final = pointer<scalar_t>(grad_final);
-        call.input = read<scalar_t>(a.input);
-        call.output = read<scalar_t>(saved[4]);
-        call.carried = read<scalar_t>(saved[5]);
-        call.initial = pointer<scalar_t>(a.initial);
-        call.weight = pointer<scalar_t>(a.weight);
-        call.grad_input = write<scalar_t>(grad_input);
-        call.grad_initial = grad_initial.template mutable_data_ptr<scalar_t>();
-        for_row_ranges(a.extent(), [&](const Extent& part) {
-          auto mine = call;
-          mine.extent = part;
-          mine.grad_weight =
-              sums.template mutable_data_ptr<scalar_t>() + at::get_thread_num() * kShape.weights * a.hidden();
-          Cell::template of_processor<scalar_t>().backward(mine);
-        });
-      });
-      return {grad_input, grad_initial, sums.sum(0), Tensor(), Tensor()};
+      const auto found = adjoint(a, saved[4], saved[5], grads[0], grads[1]);
+      return {found.input, found.initial, found.weight, Tensor(), Tensor()};
     }
   };
 
@@ -204,34 +219,53 @@ struct Operation {
     return {empty_sequence(input, weight.size(1)), at::empty_like(initial)};
   }
 
-  static Results linearize(const Tensor& input, const Tensor& before, const Tensor& weight) {
-    TORCH_CHECK_VALUE(input.dim() == 2 && weight.dim() == 2, "weft: ", Cell::kName,
-                      ": linearize expects input [rows, 3 * hidden] and weight [", kShape.weights, ", hidden], got ",
-                      input.sizes(), " and ", weight.sizes());
-    const std::int64_t rows = input.size(0), hidden = weight.size(1);
-    check_argument(Cell::kName, "input", input, {rows, kShape.inputs * hidden}, input);
-    check_argument(Cell::kName, "before", before, {rows, kShape.states * hidden}, input);
-    check_argument(Cell::kName, "weight", weight, {kShape.weights, hidden}, input);
-    const Tensor x = input.contiguous(), s = before.contiguous(), w = weight.contiguous();
-    const Tensor next = at::empty_like(s);
-    const Tensor jacobian = at::empty({rows, kShape.states, kShape.states, hidden}, s.options());
-    AT_DISPATCH_FLOATING_TYPES(s.scalar_type(), Cell::kName, [&] {
-      DiagonalLinearize<scalar_t> call;
-      call.hidden = hidden;
-      call.input = pointer<scalar_t>(x);
-      call.before = pointer<scalar_t>(s);
-      call.weight = pointer<scalar_t>(w);
-      call.next = next.template mutable_data_ptr<scalar_t>();
-      call.jacobian = jacobian.template mutable_data_ptr<scalar_t>();
-      constexpr std::int64_t kMinRows = 64;
-      at::parallel_for(0, rows, kMinRows, [&](std::int64_t first, std::int64_t end) {
-        auto part = call;
-        part.first_row = first;
-        part.end_row = end;
-        Cell::template of_processor<scalar_t>().linearize(part);
+  static std::tuple<Tensor, Tensor, Tensor> given_adjoint(const Tensor& grad_output, const Tensor& grad_final,
+                                                          const Tensor& input, const Tensor& initial,
+                                                          const Tensor& states, const Tensor& weight,
+                                                          const std::optional<Tensor>& lengths, bool reverse) {
+    const Arguments a = prepare(input, initial, weight, lengths, reverse);
+    const std::int64_t hidden = a.hidden();
+    check_argument(Cell::kName, "states", states, {input.size(0), input.size(1), kShape.states * hidden}, input);
+    check_argument(Cell::kName, "grad_output", grad_output, {input.size(0), input.size(1), hidden}, input);
+    check_argument(Cell::kName, "grad_final", grad_final, initial.sizes(), input);
+    const Tensor each = with_contiguous_features(states);
+    const Tensor carried = kShape.states > 1 ? each.narrow(2, hidden, (kShape.states - 1) * hidden) : Tensor();
+    const Gradients found = adjoint(a, each.narrow(2, 0, hidden), carried, grad_output, grad_final);
+    return {found.input, found.initial, found.weight};
+  }
+
+  static Sweep sweep(const Tensor& input, const Tensor& states, const Tensor& weight,
+                     const std::optional<Tensor>& lengths, bool reverse, double scale, bool summary) {
+    TORCH_CHECK_VALUE(states.dim() == 3 && states.size(0) > 0, "weft: ", Cell::kName,
+                      ": sweep expects states [1 + steps, batch, states * hidden], got ", states.sizes());
+    const Tensor before = states.contiguous();
+    const Arguments a = prepare(input, before[0], weight, lengths, reverse);
+    const std::int64_t steps = input.size(0), batch = input.size(1), hidden = a.hidden();
+    check_argument(Cell::kName, "states", states, {steps + 1, batch, kShape.states * hidden}, input);
+    const auto allocate = [&](at::IntArrayRef sizes) { return collective::pooled_empty(sizes, before.scalar_type()); };
+    Sweep result{allocate(before.sizes()), allocate({batch}), allocate(a.initial.sizes()), Tensor(), Tensor()};
+    if (summary) {
+      result.jacobian = allocate({steps, batch, kShape.states, kShape.states, hidden});
+      result.product = allocate({batch, kShape.states, kShape.states, hidden});
+    }
+    AT_DISPATCH_FLOATING_TYPES(before.scalar_type(), Cell::kName, [&] {
+      DiagonalSweep<scalar_t> call;
+      call.input = read<scalar_t>(a.input);
+      call.weight = pointer<scalar_t>(a.weight);
+      call.scale = static_cast<scalar_t>(scale);
+      call.before = read<scalar_t>(before);
+      call.after = write<scalar_t>(result.states);
+      call.largest = result.largest.template mutable_data_ptr<scalar_t>();
+      call.change = result.change.template mutable_data_ptr<scalar_t>();
+      call.jacobian = write<scalar_t>(result.jacobian);
+      if (summary) call.product = result.product.template mutable_data_ptr<scalar_t>();
+      for_row_ranges(a.extent(), [&](const Extent& part) {
+        auto mine = call;
+        mine.extent = part;
+        Cell::template of_processor<scalar_t>().sweep(mine);
       });
     });
-    return {next, jacobian};
+    return result;
   }
 };
 
@@ -247,13 +281,29 @@ Results para_lstm_sequence(const Tensor& input, const Tensor& initial, const Ten
   return Operation<ParaLstm>::handle().call(input, initial, weight, lengths, reverse);
 }
 
-Results para_gru_linearize(const Tensor& input, const Tensor& before, const Tensor& weight) {
-  return Operation<ParaGru>::linearize(input, before, weight);
+Sweep para_gru_sweep(const Tensor& input, const Tensor& states, const Tensor& weight,
+                     const std::optional<Tensor>& lengths, bool reverse, double scale, bool summary) {
+  return Operation<ParaGru>::sweep(input, states, weight, lengths, reverse, scale, summary);
 }
 
-Results para_lstm_linearize(const Tensor& input, const Tensor& before, const Tensor& weight) {
-  return Operation<ParaLstm>::linearize(input, before, weight);
+Sweep para_lstm_sweep(const Tensor& input, const Tensor& states, const Tensor& weight,
+                      const std::optional<Tensor>& lengths, bool reverse, double scale, bool summary) {
+  return Operation<ParaLstm>::sweep(input, states, weight, lengths, reverse, scale, summary);
 }
+
+namespace {
+
+// A sweep as torch's operations return it: without a summary, the last two tensors are undefined.
+template <class Cell>
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> sweep_tensors(const Tensor& input, const Tensor& states,
+                                                                 const Tensor& weight,
+                                                                 const std::optional<Tensor>& lengths, bool reverse,
+                                                                 double scale, bool summary) {
+  const Sweep found = Operation<Cell>::sweep(input, states, weight, lengths, reverse, scale, summary);
+  return {found.states, found.largest, found.change, found.jacobian, found.product};
+}
+
+}  // namespace
 
 TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def(
@@ -262,14 +312,26 @@ TORCH_LIBRARY_FRAGMENT(weft, m) {
   m.def(
       "para_lstm_sequence(Tensor input, Tensor initial, Tensor weight, Tensor? lengths, bool reverse) "
       "-> (Tensor, Tensor)");
-  m.def("para_gru_linearize(Tensor input, Tensor before, Tensor weight) -> (Tensor, Tensor)");
-  m.def("para_lstm_linearize(Tensor input, Tensor before, Tensor weight) -> (Tensor, Tensor)");
+  m.def(
+      "para_gru_sweep(Tensor input, Tensor states, Tensor weight, Tensor? lengths, bool reverse, float scale, "
+      "bool summary) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "para_gru_adjoint(Tensor grad_output, Tensor grad_final, Tensor input, Tensor initial, Tensor states, "
+      "Tensor weight, Tensor? lengths, bool reverse) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "para_lstm_sweep(Tensor input, Tensor states, Tensor weight, Tensor? lengths, bool reverse, float scale, "
+      "bool summary) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "para_lstm_adjoint(Tensor grad_output, Tensor grad_final, Tensor input, Tensor initial, Tensor states, "
+      "Tensor weight, Tensor? lengths, bool reverse) -> (Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(weft, CPU, m) {
   m.impl("para_gru_sequence", &Operation<ParaGru>::compute);
   m.impl("para_lstm_sequence", &Operation<ParaLstm>::compute);
-  m.impl("para_gru_linearize", &para_gru_linearize);
-  m.impl("para_lstm_linearize", &para_lstm_linearize);
+  m.impl("para_gru_sweep", &sweep_tensors<ParaGru>);
+  m.impl("para_gru_adjoint", &Operation<ParaGru>::given_adjoint);
+  m.impl("para_lstm_sweep", &sweep_tensors<ParaLstm>);
+  m.impl("para_lstm_adjoint", &Operation<ParaLstm>::given_adjoint);
 }
 TORCH_LIBRARY_IMPL(weft, AutogradCPU, m) {
   m.impl("para_gru_sequence", &Operation<ParaGru>::differentiate);

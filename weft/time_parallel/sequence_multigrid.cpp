@@ -10,9 +10,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <numeric>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -76,11 +76,13 @@ class RecurrenceProblem final : public multigrid::Problem {
   State initial() override { return State::of(initial_); }
 
   State step(const State& u, const multigrid::Step& step) override {
-    const auto found = std::ranges::find_if(prepared_, [&](const Prepared& p) {
-      return p.planned.u.shared() == u.shared() && p.planned.step.index == step.index &&
-             p.planned.step.level == step.level && p.planned.step.final == step.final;
-    });
-    if (found != prepared_.end()) return State::of(found->next);
+    const auto found = prepared_.find(step.index);
+    if (found != prepared_.end()) {
+      const auto& [planned, next] = found->second;
+      if (planned.u.shared() == u.shared() && planned.step.level == step.level && planned.step.final == step.final) {
+        return State::of(next);
+      }
+    }
     const PlannedStep single{u, step};
     return State::of(take({&single, 1})[0]);
   }
@@ -91,7 +93,7 @@ class RecurrenceProblem final : public multigrid::Problem {
     prepared_.clear();
     const Tensor next = take(steps);
     for (std::size_t k = 0; k < steps.size(); ++k) {
-      prepared_.push_back({steps[k], next[static_cast<std::int64_t>(k)]});
+      prepared_.emplace(steps[k].step.index, Prepared{steps[k], next[static_cast<std::int64_t>(k)]});
     }
   }
 
@@ -141,7 +143,7 @@ class RecurrenceProblem final : public multigrid::Problem {
     return next.contiguous();
   }
 
-  std::vector<Prepared> prepared_;
+  std::unordered_map<std::int64_t, Prepared> prepared_;  // by Step::index
   Tensor initial_;
   std::int64_t total_;
   TimeOrder order_;

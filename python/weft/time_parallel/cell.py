@@ -59,8 +59,10 @@ class CellRecurrence(Recurrence):
                 output = output.where(active, 0)
             outputs[t] = output
             current = following
-        empty = current.new_zeros(0, current.size(0), self.widths[0])
-        return torch.stack(outputs) if outputs else empty, self.split(current)
+        if outputs:
+            return torch.stack(outputs), self.split(current)
+        # The sum of nothing keeps x in the graph, so that it gets an empty gradient instead of none.
+        return current.new_zeros(0, current.size(0), self.widths[0]) + x.sum(), self.split(current)
 
     def step(self, x: Tensor, state: Tensor, weights: Sequence[Tensor], dt: float = 1) -> Tensor:
         tensors = tuple(
@@ -95,7 +97,7 @@ class CellRecurrence(Recurrence):
         jacobian = vmap(pull)(units)[0].transpose(0, 1)
         if full:
             return after, jacobian.contiguous().unsqueeze(3)
-        blocks = len(self.widths) if len(set(self.widths)) == 1 else 1
+        blocks = self.blocks(full)
         by_block = jacobian.unflatten(2, (blocks, -1)).unflatten(1, (blocks, -1))
         return after, by_block.diagonal(dim1=2, dim2=4).contiguous()
 

@@ -19,9 +19,10 @@ from ..communicator import Communicator
 from ..errors import NotConverged
 from ..layer_parallel.solve import Solve, SolveStatistics
 from .options import SolveLog, SolverOptions
+from .piece import active_steps, as_rows, in_order
 from .recorded import record
 from .recurrence import Recurrence, State
-from .step_gradients import UNUSED, active_steps, as_rows, in_order
+from .step_gradients import UNUSED
 
 
 class MultigridSolvers:
@@ -68,7 +69,7 @@ def run_mgrit(
     cell fails on one, and NotConverged if a state is not finite.
     """
     solve = _MgritSolve(recurrence, x, recurrence.join(initial), lengths, steps, reverse, comm, solvers, slot, log)
-    states, final = solve.forward()
+    states, final = solve.forward(wants_grad)
     if wants_grad:
         inputs = [x, *initial, *recurrence.weights]
         states, final = record("mgrit", comm, inputs, [states, final], solve.adjoint)
@@ -96,31 +97,41 @@ class _MgritSolve:
         self.total = sum(steps)
         self.begin = sum(self.steps[rank + 1 :]) if reverse else sum(self.steps[:rank])
         self.before = initial.new_zeros(x.size(0), *initial.shape)
-        # Steps of the adjoint, by their numbers and the count of fine steps.
-        self.graphs: dict[tuple[tuple[int, ...], int], _Graph] = {}
+        self.weights = [weight.detach().requires_grad_() for weight in recurrence.weights]
+        # Steps with their graphs, by their numbers and the count of fine steps.
+        self.graphs: dict[tuple[int, int], _Graph] = {}
 
     # ---- forward
 
     @torch.no_grad()
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """Returns the states of this rank's steps, with zeros after the end of a row, and the final state."""
+    def forward(self, keep_graphs: bool) -> tuple[Tensor, Tensor]:
+        """Returns the states of this rank's steps, with zeros after the end of a row, and the final state.
+
+        ``keep_graphs``: keep the graphs of the final steps for the adjoint.
+        """
         after = torch.zeros_like(self.before)
         if self.total == 0:
             return after, self.initial.clone()
 
         inputs = self._with_inputs_of_other_ranks()
+        split = self._first_separate_step_of_adjoint()
 
         def step(states: Tensor, first: list[int], count: int, final: bool) -> Tensor:
             """A coarse step has the input of the first step that it stands for, as in torchbraid."""
-            x = torch.cat([inputs(number) for number in first])
-            with torch.no_grad(), tape(False):
-                following = self.recurrence.step(x, as_rows(states), self.recurrence.weights, float(count))
-            following = following.view_as(states)
             last = [number + count - 1 - self.begin for number in first]
+            if final:
+                self.before[last] = states
+            if final and keep_graphs:
+                graphs = self._graphs(last, split)
+                following = _joined([graph.after for graph in graphs], _places(last, graphs))
+            else:
+                x = torch.cat([inputs(number) for number in first])
+                with torch.no_grad(), tape(False):
+                    following = self.recurrence.step(x, as_rows(states), self.recurrence.weights, float(count))
+            following = following.view_as(states)
             if self.active is not None:
                 following = torch.where(self.active[last], following, states)
             if final:
-                self.before[last] = states
                 after[last] = following
             return following
 
@@ -204,15 +215,22 @@ class _MgritSolve:
             vectors = states + of_after[local] if count == 1 else states
             active = None if self.active is None else self.active[local]
             seeds = vectors if active is None else vectors.where(active, 0)
-            graph = self._graph(local, count)
-            wanted = [graph.before, graph.x, *graph.weights] if final else [graph.before]
-            found = torch.autograd.grad(graph.after, wanted, as_rows(seeds), retain_graph=not final, **UNUSED)
-            passed = found[0].view_as(vectors)
+            graphs = self._graphs_of(local, count)
+            places = _places(local, graphs)
+            wanted = [graph.before for graph in graphs]
+            if final:
+                wanted += [*(graph.x for graph in graphs), *self.weights]
+            seeds_of = _divided(seeds, places, graphs)
+            found = torch.autograd.grad(
+                [graph.after for graph in graphs], wanted, seeds_of, retain_graph=not final, **UNUSED
+            )
+            passed = _joined(found[: len(graphs)], places).view_as(vectors)
             if active is not None:
                 passed = torch.where(active, passed, vectors)
             if final:
-                of_x[local] = found[1].view(len(local), *self.x.shape[1:])
-                for total, part in zip(of_weights, found[2:], strict=True):
+                of_steps = _joined(found[len(graphs) : 2 * len(graphs)], places)
+                of_x[local] = of_steps.view(len(local), *self.x.shape[1:])
+                for total, part in zip(of_weights, found[2 * len(graphs) :], strict=True):
                     total += part
                 if 0 in first:
                     of_initial.copy_(passed[first.index(0)])
@@ -226,23 +244,69 @@ class _MgritSolve:
         self.graphs.clear()
         return [in_order(of_x, self.reverse), *self.recurrence.split(of_initial), *of_weights]
 
-    def _graph(self, local: list[int], count: int) -> _Graph:
-        """Returns steps at the states of the forward solve."""
-        key = (tuple(local), count)
-        if key not in self.graphs:
-            with torch.enable_grad(), tape(False):
-                x = as_rows(self.x[local]).requires_grad_()
-                before = as_rows(self.before[local]).requires_grad_()
-                weights = [weight.detach().requires_grad_() for weight in self.recurrence.weights]
-                after = self.recurrence.step(x, before, weights, float(count))
-            self.graphs[key] = _Graph(x, before, weights, after)
-        return self.graphs[key]
+    def _first_separate_step_of_adjoint(self) -> int:
+        """Returns the first of this rank's last steps whose gradients arrive from another rank.
+
+        The adjoint takes the other steps together; graphs that contain steps of one kind only can be used again.
+        """
+        end = self.begin + len(self.x)
+        if end == self.total:
+            return len(self.x)
+        everywhere, exceptions = self.solvers.options.grid(adjoint=True)["cfactor"]
+        factor = exceptions.get(0, everywhere)
+        intervals = (self.total - end) // factor + 1
+        return self.total - intervals * factor - self.begin
+
+    def _graphs(self, local: list[int], split: int) -> list[_Graph]:
+        """Takes fine steps and keeps their graphs: one for the steps before ``split``, one for the others."""
+        parts = [[step for step in local if step < split], [step for step in local if step >= split]]
+        return [self._evaluate(part, 1) for part in parts if part]
+
+    def _graphs_of(self, local: list[int], count: int) -> list[_Graph]:
+        """Returns graphs of exactly these steps, at the states of the forward solve."""
+        known = {id(graph): graph for step in local if (graph := self.graphs.get((step, count)))}
+        graphs = list(known.values())
+        if sum(len(graph.steps) for graph in graphs) == len(local):
+            return graphs
+        return [self._evaluate(local, count)]
+
+    def _evaluate(self, local: list[int], count: int) -> _Graph:
+        with torch.enable_grad(), tape(False):
+            x = as_rows(self.x[local]).requires_grad_()
+            before = as_rows(self.before[local]).requires_grad_()
+            after = self.recurrence.step(x, before, self.weights, float(count))
+        graph = _Graph(local, x, before, after)
+        self.graphs.update({(step, count): graph for step in local})
+        return graph
 
 
 class _Graph(NamedTuple):
     """Steps with the graph of their computation."""
 
+    steps: list[int]
     x: Tensor
     before: Tensor
-    weights: list[Tensor]
     after: Tensor
+
+
+def _places(steps: list[int], graphs: list[_Graph]) -> list[int]:
+    """Returns the places of the steps in the concatenation of the graphs."""
+    place = {step: place for place, step in enumerate(step for graph in graphs for step in graph.steps)}
+    return [place[step] for step in steps]
+
+
+def _divided(states: Tensor, places: list[int], graphs: list[_Graph]) -> list[Tensor]:
+    """Returns the rows of each graph for states [steps, batch, ...] of the steps with these places."""
+    if places != sorted(places):
+        rows = torch.empty_like(states)
+        rows[places] = states
+        states = rows
+    return [as_rows(part) for part in states.split([len(graph.steps) for graph in graphs])]
+
+
+def _joined(rows: Sequence[Tensor], places: list[int]) -> Tensor:
+    """The inverse of ``_divided``: returns the rows of the steps with these places."""
+    joined = rows[0] if len(rows) == 1 else torch.cat(list(rows))
+    if places == sorted(places):
+        return joined
+    return as_rows(joined.unflatten(0, (len(places), -1))[places])

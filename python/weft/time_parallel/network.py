@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .._tape import grad, tape
@@ -165,7 +164,7 @@ class RecurrentNetwork(nn.Module):
 
     def _products(self, x: Tensor, weights: dict[str, Tensor]) -> Tensor:
         """One product for all steps. The layout follows x: a transposed batch-major input stays batch-major."""
-        return linear(x, weights["weight_ih"], weights.get("bias_ih"))
+        return torch.ops.weft.input_products(x, weights["weight_ih"], weights.get("bias_ih"))
 
     # ---- agreement between the ranks
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,10 +19,12 @@ from ..errors import NotConverged
 from .chain import run_chain
 from .failure import raise_shared
 from .options import SolveLog, SolverOptions, newton_statistics
-from .prefix import AffineMap, multiply, value_before
+from .piece import Piece, active_steps, in_order
+from .prefix import RankMaps, multiply
 from .recorded import record
 from .recurrence import Recurrence, State
-from .step_gradients import UNUSED, StepGradients, active_steps, as_rows, in_order
+from .step_gradients import UNUSED, StepGradients
+from .sweep import Sweep, largest_element
 
 GROWTH = 100.0
 """An iterate whose residual exceeds that of the last one by this factor is rejected."""
@@ -42,17 +45,15 @@ def run_newton(
     """
     solve = _NewtonSolve(recurrence, x, recurrence.join(initial), lengths, reverse, comm, options, log)
     try:
-        states, last = solve.forward()
+        outputs, final = solve.forward()
     except NotConverged:
         if options.on_divergence == "raise":
             raise
         return run_chain(recurrence, x, initial, lengths, reverse, comm)
     if wants_grad:
         inputs = [x, *initial, *recurrence.weights]
-        states, last = record("newton", comm, inputs, [states, last], solve.adjoint)
-    if comm is not None and comm.size > 1:
-        last = comm.broadcast(last, root=0 if reverse else comm.size - 1)
-    return recurrence.outputs(states), recurrence.split(last)
+        outputs, final = record("newton", comm, inputs, [outputs, final], solve.adjoint)
+    return outputs, recurrence.split(final)
 
 
 class _NewtonSolve:
@@ -64,33 +65,31 @@ class _NewtonSolve:
     ) -> None:  # fmt: skip
         self.recurrence = recurrence
         self.given = x.detach()
-        self.x = in_order(self.given, reverse).contiguous()
+        in_time = in_order(self.given, reverse).contiguous()
+        self.piece = Piece(in_time, lengths, reverse, active_steps(lengths, x.size(0), reverse))
         self.initial = initial.detach()
-        self.lengths = lengths
-        self.reverse = reverse
         self.comm = comm if comm is not None and comm.size > 1 else None
         self.options = options
         self.log = log
         self.full = options.jacobian == "full"
-        self.active = active_steps(lengths, x.size(0), reverse)
-        # The state before the first step and after each step.
+        # The state before the first step and after each step: the last iterate at which steps were linearised.
         self.states = initial.new_zeros(x.size(0) + 1, *initial.shape)
-        self.jacobian = initial.new_zeros(0)
+        self.jacobian: Tensor | None = None  # at these states
 
     # ---- forward
 
     @torch.no_grad()
     def forward(self) -> tuple[Tensor, Tensor]:
-        """Returns the states of this rank's steps, with zeros after the end of a row, and the state after the piece."""
-        tolerance = self.options.tolerance_for(self.x.dtype)
+        """Returns the outputs of this rank's steps, with zeros after the end of a row, and the final state."""
+        tolerance = self.options.tolerance_for(self.given.dtype)
         self.states[0] = self.initial
         scale = 1.0
         residuals: list[float] = []
         evaluations = 0
         previous: tuple[Tensor, float] | None = None  # the last accepted iterate and its residual
         while True:
-            norm, residual = self._linearize()
-            evaluations += self.x.size(0)
+            sweep, norm, start, final = self._sweep(scale)
+            evaluations += len(self.given)
             residuals.append(norm)
             if norm <= tolerance:
                 break
@@ -103,65 +102,58 @@ class _NewtonSolve:
                 scale = scale / 2 if scale > SMALLEST_SCALE else 0.0
                 continue
             previous = (self.states, norm)
-            self._correct(residual, scale)
+            self.states = sweep.solve(start)
             scale = min(1.0, 2 * scale) if scale > 0 else 0.0
         self.log.add(newton_statistics("forward", residuals, True, evaluations))
-        after = self.states[1:] + residual
-        last = after[-1] if len(after) else self.states[0]
-        if self.active is not None:
-            after = after.where(self.active, 0)
-        return in_order(after, self.reverse), last.clone()
+        self.jacobian = sweep.jacobian if scale == 1 else None
+        # The iterate after the converged one costs nothing more.
+        states = sweep.solve(start)
+        outputs = self.recurrence.outputs(states[1:])
+        if self.piece.active is not None:
+            outputs = outputs.where(self.piece.active, 0)
+        return in_order(outputs, self.piece.reverse).detach(), (states[-1] if final is None else final).clone()
 
-    def _linearize(self) -> tuple[float, Tensor]:
-        """Evaluates all steps at the current states. Returns the largest residual of all ranks, and this rank's."""
-        before, after = self.states[:-1], self.states[1:]
-        steps, batch = before.shape[:2]
-        error: Exception | None = None
-        residual = after
-        try:
-            following, jacobian = self.recurrence.linearize(as_rows(self.x), as_rows(before), self.full)
-            residual = following.view_as(after)
-            self.jacobian = jacobian.view(steps, batch, *jacobian.shape[1:])
-            if self.active is not None:
-                residual = torch.where(self.active, residual, before)
-                blocks = jacobian.size(1)
-                identity = torch.eye(blocks, dtype=jacobian.dtype).unsqueeze(2)
-                self.jacobian = torch.where(self.active[..., None, None], self.jacobian, identity).contiguous()
-            residual = residual - after
-        except Exception as failure:
-            error = failure
-        return self._largest([residual], error=error)[0], residual
+    def _sweep(self, scale: float) -> tuple[Sweep, float, Tensor | None, Tensor | None]:
+        """Collective. Linearises all steps at the current states, with one exchange of messages.
 
-    def _correct(self, residual: Tensor, scale: float) -> None:
-        """Replaces the states by the solution of the linearised recurrence. Overwrites ``residual``."""
-        jacobian = self.jacobian if scale == 1 else self.jacobian * scale
-        states = self.states.clone()
-        start = None
-        if self.comm is not None:
-            with tape(False):
-                product, end = torch.ops.weft.linear_scan_summary(jacobian, residual, False)
-                offset = states[-1] + end - multiply(product, states[0])
-                states[0] = value_before(self.comm, AffineMap(product, offset), self.initial, self.reverse)
-            start = states[0] - self.states[0]
-        torch.ops.weft.linear_scan_(jacobian, residual, start, False)
-        states[1:] += residual
-        self.states = states
-
-    def _largest(self, *groups: Sequence[Tensor], error: Exception | None = None) -> list[float]:
-        """Collective. Returns the largest element of each group of tensors on all ranks; infinity for NaN.
-
-        Raises LayerError on all ranks if one of them has an error.
+        Returns the sweep, the largest residual of all ranks, the change of the state before this piece, and the final
+        state. The last two are None on a single rank, and the change is None on the first one.
         """
-        norms = [0.0 if error else max(_largest_element(tensor) for tensor in group) for group in groups]
-        flags = torch.tensor([*norms, error is not None], dtype=torch.float64)
-        if self.comm is not None:
-            flags = self.comm.all_reduce(flags, "max")
-        if flags[-1]:
+        sweep: Any = None
+        error: Exception | None = None
+        try:
+            sweep = self.recurrence.sweep(self.piece, self.states, self.full, scale, self.comm is not None)
+        except Exception as failure:
+            if self.comm is None:
+                raise_shared(None, self.recurrence.name, failure)
+            error = failure
+        if self.comm is None:
+            return sweep, sweep.largest, None, None
+        first, last = self.states[0], self.states[-1]
+        if error is None:
+            product, change = sweep.summary()
+            offset = last + change - multiply(product, first)
+        else:
+            blocks = self.recurrence.blocks(self.full)
+            product = first.new_zeros(len(first), blocks, blocks, first.size(1) // blocks)
+            offset = torch.zeros_like(first)
+        flags = first.new_tensor([error is not None, 0.0 if error else sweep.largest])
+        maps = RankMaps(self.comm, product, offset, flags, self.piece.reverse)
+        failed, norm = maps.extras.amax(0).tolist()
+        if failed:
             raise_shared(self.comm, self.recurrence.name, error)
-        return flags[:-1].tolist()
+        before, final = maps.apply(self.initial)
+        return sweep, norm, None if before is self.initial else before - first, final
+
+    def _largest(self, *groups: Sequence[Tensor]) -> list[float]:
+        """Collective. Returns the largest element of each group of tensors on all ranks; infinity for NaN."""
+        norms = [max(largest_element(tensor) for tensor in group) for group in groups]
+        if self.comm is None:
+            return norms
+        return self.comm.all_reduce(torch.tensor(norms, dtype=torch.float64), "max").tolist()
 
     def _give_up(self, residuals: list[float]) -> None:
-        broken = torch.tensor(0.0 if self.x.isfinite().all() else 1.0)
+        broken = torch.tensor(0.0 if self.given.isfinite().all() else 1.0)
         if self.comm is not None:
             broken = self.comm.all_reduce(broken, "max")
         if broken:
@@ -169,7 +161,7 @@ class _NewtonSolve:
         else:
             cause = (
                 f"the residual is {residuals[-1]:.3g} after {len(residuals) - 1} iterations (tolerance "
-                f'{self.options.tolerance_for(self.x.dtype):.3g}); raise max_iterations, use jacobian="full" or '
+                f'{self.options.tolerance_for(self.given.dtype):.3g}); raise max_iterations, use jacobian="full" or '
                 'solver="pipeline", or set on_divergence="serial"'
             )
         raise NotConverged(f"weft: {self.recurrence.name}: Newton's method did not converge: {cause}")
@@ -178,23 +170,45 @@ class _NewtonSolve:
 
     def adjoint(self, gradients: Sequence[Tensor]) -> Sequence[Tensor | None]:
         """Returns the gradients of x, of the tensors of the initial state and of the weights."""
-        grad_after = in_order(gradients[0], self.reverse)
-        if self.active is not None:
-            grad_after = grad_after.where(self.active, 0)
         try:
-            grad_x, grad_initial, grad_weights = self._adjoint_solve(grad_after, gradients[1])
+            grad_x, grad_initial, grad_weights = (
+                self._adjoint_exact(*gradients) if self.recurrence.exact else self._adjoint_solve(*gradients)
+            )
         except NotConverged:
             if self.options.on_divergence == "raise":
                 raise
-            grad_x, grad_initial, grad_weights = self._adjoint_chain(gradients[0], gradients[1])
-        first = self.comm is None or self.comm.rank == (self.comm.size - 1 if self.reverse else 0)
+            grad_x, grad_initial, grad_weights = self._adjoint_chain(*gradients)
+        first = self.comm is None or self.comm.rank == (self.comm.size - 1 if self.piece.reverse else 0)
         if not first:
             grad_initial = torch.zeros_like(grad_initial)
         return [grad_x, *self.recurrence.split(grad_initial), *grad_weights]
 
-    def _adjoint_solve(self, grad_after: Tensor, grad_last: Tensor) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
-        steps = StepGradients(self.recurrence, self.x, self.states[:-1], self.active)
-        exact = self.full or self.recurrence.exact  # the first product is usually the last
+    def _of_states(self, of_outputs: Tensor) -> Tensor:
+        """Returns the gradients of the states after each step for those of the outputs."""
+        of_outputs = in_order(of_outputs, self.piece.reverse)
+        of_states = of_outputs
+        if len(self.recurrence.widths) > 1:
+            of_states = self.states.new_zeros(self.states[1:].shape)
+            self.recurrence.outputs(of_states).copy_(of_outputs)
+        return of_states if self.piece.active is None else of_states.where(self.piece.active, 0)
+
+    def _adjoint_exact(self, of_outputs: Tensor, of_final: Tensor) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        """The adjoint recurrence of this piece, with the gradient that arrives from the pieces after it."""
+        arriving = of_final
+        if self.comm is not None:
+            of_states = self._of_states(of_outputs).contiguous()
+            product, end = torch.ops.weft.linear_scan_summary(self._jacobian(), of_states, True)
+            maps = RankMaps(self.comm, product, end, of_final, not self.piece.reverse)
+            arriving, _ = maps.apply(maps.extras.sum(0))  # every rank has the final state
+        found = self.recurrence.adjoint(self.piece, self.states, of_outputs, arriving)
+        self.log.add(newton_statistics("backward", [None, None], True, len(self.given)))
+        return found
+
+    def _adjoint_solve(self, of_outputs: Tensor, of_final: Tensor) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        piece = self.piece
+        grad_after = self._of_states(of_outputs)
+        grad_last = self._of_last(of_final)
+        steps = StepGradients(self.recurrence, piece.x, self.states[:-1], piece.active)
         # The gradients of the states after each step, and the gradients that each step passes to the state before it.
         # The last element is the gradient that reaches the end of the piece.
         of_states = torch.zeros_like(grad_after)
@@ -202,7 +216,7 @@ class _NewtonSolve:
         predicted = passed[0]
         (largest,) = self._largest([grad_after, grad_last])
         # Sums over many steps are large compared with the gradients of the outputs, and so are their rounding errors.
-        tolerance = max(self.options.tolerance_for(self.x.dtype), 16 * torch.finfo(self.x.dtype).eps)
+        tolerance = max(self.options.tolerance_for(self.given.dtype), 16 * torch.finfo(self.given.dtype).eps)
         residuals: list[float] = []
         while True:
             residual = grad_after + passed[1:] - of_states
@@ -222,53 +236,59 @@ class _NewtonSolve:
             arriving, predicted = self._correct_adjoint(residual, passed, grad_last)
             of_states = of_states + residual
             passed[-1] = arriving
-            passed[:-1] = steps.of_states_before(of_states, with_inputs=exact)
+            passed[:-1] = steps.of_states_before(of_states, with_inputs=self.full)
         self.log.add(newton_statistics("backward", residuals, True, len(grad_after) * len(residuals)))
         grad_x, grad_weights = steps.of_inputs(of_states)
-        return in_order(grad_x, self.reverse), passed[0].clone(), grad_weights
+        return in_order(grad_x, piece.reverse), passed[0].clone(), grad_weights
+
+    def _of_last(self, of_final: Tensor) -> Tensor:
+        """Collective. Returns the gradient of the state after this piece by the final state, which every rank has."""
+        if self.comm is None:
+            return of_final
+        with tape(False):
+            total = self.comm.all_reduce(of_final, "sum")
+        last = self.comm.rank == (0 if self.piece.reverse else self.comm.size - 1)
+        return total if last else torch.zeros_like(total)
 
     def _correct_adjoint(self, residual: Tensor, passed: Tensor, grad_last: Tensor) -> tuple[Tensor, Tensor]:
         """Replaces ``residual`` by the solution of the adjoint recurrence.
 
         Returns the gradient that arrives at the end of the piece, and the one that the piece before this one expects.
         """
+        jacobian = self._jacobian()
         if self.comm is None:
-            start = grad_last - passed[-1]
-            end = torch.ops.weft.linear_scan_(self.jacobian, residual, start, True)
+            end = torch.ops.weft.linear_scan_(jacobian, residual, grad_last - passed[-1], True)
             return grad_last, passed[0] + end
-        with tape(False):
-            product, end = torch.ops.weft.linear_scan_summary(self.jacobian, residual, True)
-            offset = passed[0] + end + multiply(product, grad_last - passed[-1])
-            mine = AffineMap(product, offset)
-            incoming = value_before(self.comm, mine, torch.zeros_like(grad_last), not self.reverse)
+        product, end = torch.ops.weft.linear_scan_summary(jacobian, residual, True)
+        offset = passed[0] + end + multiply(product, grad_last - passed[-1])
+        maps = RankMaps(self.comm, product, offset, grad_last.new_zeros(0), not self.piece.reverse)
+        incoming, _ = maps.apply(torch.zeros_like(grad_last))
         arriving = incoming + grad_last
-        torch.ops.weft.linear_scan_(self.jacobian, residual, arriving - passed[-1], True)
-        return arriving, mine(incoming)
+        torch.ops.weft.linear_scan_(jacobian, residual, arriving - passed[-1], True)
+        return arriving, multiply(product, incoming) + offset
 
-    def _adjoint_chain(self, grad_outputs: Tensor, grad_last: Tensor) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+    def _jacobian(self) -> Tensor:
+        """Returns the Jacobians at the last iterate; the last sweep has none that are of use if it was damped."""
+        if self.jacobian is None:
+            self.jacobian = self.recurrence.sweep(self.piece, self.states, self.full, 1.0, True).jacobian
+        assert self.jacobian is not None
+        return self.jacobian
+
+    def _adjoint_chain(self, of_outputs: Tensor, of_final: Tensor) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
         """The exact gradients of this piece's serial recurrence, one rank after the other."""
         recurrence, comm = self.recurrence, self.comm
-        step = -1 if self.reverse else 1
+        step = -1 if self.piece.reverse else 1
+        grad_last = self._of_last(of_final)
         with torch.enable_grad(), tape(False):
             leaves = [tensor.detach().requires_grad_() for tensor in (self.given, self.states[0])]
             weights = [weight.detach().requires_grad_() for weight in recurrence.weights]
             y, state = recurrence.with_weights(weights).run(
-                leaves[0], recurrence.split(leaves[1]), self.lengths, self.reverse
+                leaves[0], recurrence.split(leaves[1]), self.piece.lengths, self.piece.reverse
             )
             last = recurrence.join(state)
         if comm is not None and 0 <= comm.rank + step < comm.size:
             grad_last = grad_last + comm.recv(like=grad_last, source=comm.rank + step)
-        found = torch.autograd.grad(
-            [y, last], [*leaves, *weights], [recurrence.outputs(grad_outputs), grad_last], **UNUSED
-        )
+        found = torch.autograd.grad([y, last], [*leaves, *weights], [of_outputs, grad_last], **UNUSED)
         if comm is not None and 0 <= comm.rank - step < comm.size:
             comm.isend(found[1], dest=comm.rank - step).wait()
         return found[0], found[1], found[2:]
-
-
-def _largest_element(x: Tensor) -> float:
-    """Returns the largest absolute value; infinity if there is a NaN."""
-    if x.numel() == 0:
-        return 0.0
-    low, high = (bound.item() for bound in torch.aminmax(x))
-    return math.inf if math.isnan(low) else max(high, -low)

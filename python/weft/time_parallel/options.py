@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -123,8 +123,10 @@ def _slowest(solves: list[SolveStatistics]) -> SolveStatistics | None:
     return max(solves, key=lambda solve: (not solve.converged, solve.iterations), default=None)
 
 
-def newton_statistics(direction: str, residuals: list[float], converged: bool, evaluations: int) -> SolveStatistics:
-    """Statistics of a Newton solve. ``residuals``: before each iteration, and the last one."""
+def newton_statistics(
+    direction: str, residuals: Sequence[float | None], converged: bool, evaluations: int
+) -> SolveStatistics:
+    """Statistics of a Newton solve. ``residuals``: before each iteration, and the last one; None if not computed."""
     return SolveStatistics(
         direction, len(residuals) - 1, converged, list(residuals), last_change=None, steps=[evaluations], messages=0,
         bytes=0, seconds_waiting=0.0,

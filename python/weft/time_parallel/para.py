@@ -12,16 +12,22 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
 from ..communicator import Communicator
 from .network import RecurrentNetwork
+from .piece import Piece, in_order
 from .recurrence import Recurrence, State
+from .sweep import FusedSweep, Sweep
 
 
 class ParaRecurrence(Recurrence):
-    """The recurrence of ParaGRU ("para_gru") or ParaLSTM ("para_lstm"): the name of its operations."""
+    """The recurrence of ParaGRU or ParaLSTM.
+
+    Args:
+        operation: the name of its operations, "para_gru" or "para_lstm".
+        weight: the factors of the states, then the biases of the gates, one row each.
+    """
 
     exact = True
 
@@ -47,7 +53,7 @@ class ParaRecurrence(Recurrence):
 
     def _repeated(self, x: Tensor, state: State, a: Tensor, dt: float) -> Tensor:
         """``dt`` steps with the gates of the first."""
-        first, second, third = x.chunk(3, 1)
+        first, second, third = (x + a[-3:].flatten()).chunk(3, 1)
         h = state[0]
         if len(state) == 1:
             kept = torch.sigmoid(-first - a[0] * h) ** dt
@@ -58,8 +64,21 @@ class ParaRecurrence(Recurrence):
         c = g + kept * (state[1] - g)
         return self.join((torch.sigmoid(second + a[1] * h + a[4] * c) * torch.tanh(c), c))
 
-    def linearize(self, x: Tensor, state: Tensor, full: bool) -> tuple[Tensor, Tensor]:
-        return getattr(torch.ops.weft, f"{self._operation}_linearize")(x, state, self.weights[0])
+    def blocks(self, full: bool) -> int:
+        return len(self.widths)
+
+    def sweep(self, piece: Piece, states: Tensor, full: bool, scale: float, summary: bool) -> Sweep:
+        return FusedSweep(self._operation, self.weights[0], piece, states, scale, summary)
+
+    def adjoint(
+        self, piece: Piece, states: Tensor, of_outputs: Tensor, of_last: Tensor
+    ) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        run = getattr(torch.ops.weft, f"{self._operation}_adjoint")
+        x, after = (in_order(sequence, piece.reverse) for sequence in (piece.x, states[1:]))
+        of_x, of_initial, of_weight = run(
+            of_outputs, of_last, x, states[0], after, self.weights[0], piece.lengths, piece.reverse
+        )
+        return of_x, of_initial, [of_weight]
 
 
 class _ParaNetwork(RecurrentNetwork):
@@ -120,15 +139,18 @@ class _ParaNetwork(RecurrentNetwork):
         return (self.hidden_size,) * self._states
 
     def _products(self, x: Tensor, weights: dict[str, Tensor]) -> Tensor:
-        weight, bias = weights["weight_ih"], weights.get("bias")
+        weight = weights["weight_ih"]
         if self.heads == 1:
-            return linear(x, weight.flatten(0, 2), None if bias is None else bias.flatten())
+            return torch.ops.weft.input_products(x, weight.flatten(0, 2))
         by_head = x.unflatten(-1, (self.heads, -1))
-        products = torch.einsum("tbhi,ghoi->tbgho", by_head, weight).flatten(2)
-        return products if bias is None else products + bias.flatten()
+        return torch.einsum("tbhi,ghoi->tbgho", by_head, weight).flatten(2)
 
     def _recurrence(self, weights: dict[str, Tensor]) -> Recurrence:
-        return ParaRecurrence(self._operation, self._states, weights["weight_hh"])
+        factors = weights["weight_hh"]
+        bias = weights.get("bias")
+        if bias is None:
+            bias = factors.new_zeros(3, factors.size(1))
+        return ParaRecurrence(self._operation, self._states, torch.cat([factors, bias]))
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}, heads={self.heads}" + (

@@ -1,8 +1,6 @@
-"""Composition of affine maps over ranks: the part of a linear recurrence that crosses ranks."""
+"""Affine maps of ranks, applied one after the other: the part of a linear recurrence that crosses ranks."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,53 +8,34 @@ from torch import Tensor
 from ..communicator import Communicator
 
 
-class AffineMap(NamedTuple):
-    """Maps s to ``matrix`` s + ``offset``."""
-
-    matrix: Tensor
-    """[batch, blocks, blocks, lanes]: blocks of diagonal matrices."""
-    offset: Tensor
-    """[batch, blocks * lanes]."""
-
-    def __call__(self, s: Tensor) -> Tensor:
-        return multiply(self.matrix, s) + self.offset
-
-    def after(self, first: AffineMap) -> AffineMap:
-        """Returns the composition that applies ``first`` before this map."""
-        return AffineMap(torch.einsum("bijl,bjkl->bikl", self.matrix, first.matrix), self(first.offset))
-
-
 def multiply(matrix: Tensor, s: Tensor) -> Tensor:
-    """Returns the product of ``AffineMap.matrix`` with [batch, blocks * lanes]."""
+    """Returns the product of diagonal blocks [batch, blocks, blocks, lanes] with [batch, blocks * lanes]."""
     batch, blocks, _, lanes = matrix.shape
+    if blocks == 1:
+        return matrix.view(batch, lanes) * s
     return torch.einsum("bijl,bjl->bil", matrix, s.view(batch, blocks, lanes)).reshape(batch, blocks * lanes)
 
 
-def value_before(comm: Communicator, mine: AffineMap, initial: Tensor, reverse: bool) -> Tensor:
-    """Collective. Applies the maps of the ranks before this one to ``initial``, the value before the first rank.
+class RankMaps:
+    """The maps s -> ``matrix`` s + ``offset`` of all ranks. Collective: one exchange of messages.
 
-    Takes log2(ranks) rounds of messages. ``reverse``: the order of the ranks is from the last to the first.
+    Args:
+        matrix: [batch, blocks, blocks, lanes]. offset: [batch, blocks * lanes].
+        extra: further values of the rank; ``extras`` holds those of all ranks, [ranks, ...].
+        reverse: the order of the ranks is from the last to the first.
     """
-    position = comm.size - 1 - comm.rank if reverse else comm.rank
-    direction = -1 if reverse else 1
-    size = mine.matrix[0].numel() if mine.matrix.size(0) else 0
 
-    def pack(one: AffineMap) -> Tensor:
-        return torch.cat([one.matrix.flatten(1), one.offset], dim=1)
+    def __init__(self, comm: Communicator, matrix: Tensor, offset: Tensor, extra: Tensor, reverse: bool) -> None:
+        self._matrices, self._offsets, self.extras = torch.ops.weft.gather_rank_maps(
+            matrix, offset, extra, reverse, comm._id
+        )
+        self._position = comm.size - 1 - comm.rank if reverse else comm.rank
 
-    before: AffineMap | None = None  # the maps of the ranks (position - distance, position)
-    total = mine  # the maps of the ranks (position - distance, position]
-    distance = 1
-    while distance < comm.size:
-        send = None
-        if position + distance < comm.size:
-            send = comm.isend(pack(total), dest=comm.rank + direction * distance)
-        if position >= distance:
-            received = comm.recv(like=pack(total), source=comm.rank - direction * distance)
-            first = AffineMap(received[:, :size].reshape_as(mine.matrix), received[:, size:])
-            before = first if before is None else before.after(first)
-            total = total.after(first)
-        if send is not None:
-            send.wait()
-        distance *= 2
-    return initial if before is None else before(initial)
+    def apply(self, initial: Tensor) -> tuple[Tensor, Tensor]:
+        """Applies the maps to ``initial``, the value before the first rank. Call it once.
+
+        Returns the value before this rank, and the one after the last rank.
+        """
+        torch.ops.weft.linear_scan_(self._matrices, self._offsets, initial, False)
+        values = self._offsets
+        return initial if self._position == 0 else values[self._position - 1], values[-1]

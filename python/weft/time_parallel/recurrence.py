@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .piece import Piece
+from .sweep import LinearizedSweep, Sweep
+
 State = tuple[Tensor, ...]
 """The state of one layer and direction: (h,) or (h, c), each [batch, size]."""
 
@@ -28,7 +31,7 @@ class Recurrence(ABC):
     fallible: bool = False
     """Whether ``run`` may raise, because it calls code of the user."""
     exact: bool = False
-    """Whether ``linearize`` returns the exact Jacobian also if ``full`` is false."""
+    """Whether sweeps use the exact Jacobian also if ``full`` is false, and ``adjoint`` exists."""
 
     @abstractmethod
     def run(self, x: Tensor, state: State, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, State]:
@@ -48,12 +51,39 @@ class Recurrence(ABC):
             dt: the number of steps that this step stands for; above 1 on the coarse levels of multigrid.
         """
 
-    @abstractmethod
     def linearize(self, x: Tensor, state: Tensor, full: bool) -> tuple[Tensor, Tensor]:
         """Takes one step in each row. Returns the next states and the Jacobians [rows, blocks, blocks, lanes].
 
         Jacobians consist of diagonal blocks with ``lanes`` elements; a full Jacobian has one lane.
         """
+        raise NotImplementedError
+
+    def blocks(self, full: bool) -> int:
+        """Returns the number of diagonal blocks in a row of the Jacobian."""
+        if full:
+            return sum(self.widths)
+        return len(self.widths) if len(set(self.widths)) == 1 else 1
+
+    def sweep(self, piece: Piece, states: Tensor, full: bool, scale: float, summary: bool) -> Sweep:
+        """Linearises all steps.
+
+        Args:
+            states: the state before the piece and after each step, [1 + steps, batch, sum of widths].
+            full: use the full Jacobian instead of diagonal blocks. scale: a factor of the Jacobians.
+            summary: whether the summary and the Jacobians of the sweep are needed.
+        """
+        return LinearizedSweep(lambda x, before: self.linearize(x, before, full), piece, states, scale)
+
+    def adjoint(
+        self, piece: Piece, states: Tensor, of_outputs: Tensor, of_last: Tensor
+    ) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        """Returns the gradients of x, in the order of the sequence, of the state before the piece and of the weights.
+
+        Args:
+            states: the state before the piece and after each step.
+            of_outputs: gradients of the outputs, in the order of the sequence. of_last: of the state after the piece.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def with_weights(self, weights: Sequence[Tensor]) -> Recurrence:
@@ -61,7 +91,7 @@ class Recurrence(ABC):
 
     def outputs(self, states: Tensor) -> Tensor:
         """Returns the outputs: the first tensor of the states [..., sum of widths]."""
-        return states[..., : self.widths[0]]
+        return states if len(self.widths) == 1 else states[..., : self.widths[0]]
 
     def join(self, state: State) -> Tensor:
         """Returns the tensors of a state as one matrix."""

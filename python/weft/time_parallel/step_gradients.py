@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 
 from .._tape import tape
+from .piece import as_rows
 from .recurrence import Recurrence
 
 UNUSED: Final[dict[str, Any]] = {"allow_unused": True, "materialize_grads": True}
 """Options of torch.autograd.grad: a cell need not use all of its weights."""
-
-
-def as_rows(sequence: Tensor) -> Tensor:
-    """Joins steps and batch: [steps, batch, ...] becomes [steps * batch, ...]."""
-    return sequence.reshape(sequence.size(0) * sequence.size(1), *sequence.shape[2:])
 
 
 class StepGradients:
@@ -59,16 +55,3 @@ class StepGradients:
 
     def _vector(self, of_states: Tensor) -> Tensor:
         return as_rows(of_states if self._active is None else of_states.where(self._active, 0))
-
-
-def active_steps(lengths: Tensor | None, steps: int, reverse: bool) -> Tensor | None:
-    """Returns [steps, batch, 1]: whether a step, in the order of the recurrence, is before the end of its row."""
-    if lengths is None:
-        return None
-    active = torch.arange(steps).unsqueeze(1) < lengths
-    return in_order(active, reverse).unsqueeze(2)
-
-
-def in_order(sequence: Tensor, reverse: bool) -> Tensor:
-    """Returns the steps in the order of the recurrence; its own inverse."""
-    return sequence.flip(0) if reverse else sequence

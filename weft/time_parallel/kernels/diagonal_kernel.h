@@ -10,11 +10,11 @@ namespace weft::time_parallel {
 struct DiagonalShape {
   std::int64_t states;   // the first is the output
   std::int64_t inputs;   // products with the input, one per gate
-  std::int64_t weights;  // factors of the states, equal for all steps
+  std::int64_t weights;  // factors of the states, then a bias per gate; equal for all steps
   std::int64_t gates;    // values of a step that its derivatives use
 };
-inline constexpr DiagonalShape kParaGru{1, 3, 3, 3};
-inline constexpr DiagonalShape kParaLstm{2, 3, 5, 4};
+inline constexpr DiagonalShape kParaGru{1, 3, 6, 3};
+inline constexpr DiagonalShape kParaLstm{2, 3, 8, 4};
 
 template <class T>
 struct DiagonalForward {
@@ -43,17 +43,19 @@ struct DiagonalBackward {
   T* grad_weight = nullptr;   // [weights, hidden]: the sum over the extent is added
 };
 
-// Independent steps at given states, and their Jacobians.
+// An iteration of Newton's method: linearises all steps at given states and solves the linear recurrence.
 template <class T>
-struct DiagonalLinearize {
-  std::int64_t first_row = 0;
-  std::int64_t end_row = 0;
-  std::int64_t hidden = 0;
-  const T* input = nullptr;   // [rows, inputs * hidden]
-  const T* before = nullptr;  // [rows, states * hidden]
-  const T* weight = nullptr;
-  T* next = nullptr;      // [rows, states * hidden]
-  T* jacobian = nullptr;  // [rows, states, states, hidden]
+struct DiagonalSweep {
+  Extent extent;              // arrays are in the order of the recurrence; `reverse` only concerns the lengths
+  Sequence<const T> input;    // [steps, batch, inputs * hidden]
+  const T* weight = nullptr;  // [weights, hidden]
+  T scale = 1;                // factor of the Jacobians
+  Sequence<const T> before;  // [1 + steps, batch, states * hidden]: the state before the first step and after each step
+  Sequence<T> after;         // the new states; the first one stays
+  T* change = nullptr;       // [batch, states * hidden]: after - before in the last step
+  T* largest = nullptr;      // [batch]: the largest residual of each row; NaN if one of them is
+  Sequence<T> jacobian;      // [steps, batch, states * states * hidden]; null if not needed
+  T* product = nullptr;      // [batch, states, states, hidden]: the product of all Jacobians; null if not needed
 };
 
 }  // namespace weft::time_parallel

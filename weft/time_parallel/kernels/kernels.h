@@ -18,7 +18,7 @@ template <class T>
 struct DiagonalKernels {
   void (*forward)(const DiagonalForward<T>&);
   void (*backward)(const DiagonalBackward<T>&);
-  void (*linearize)(const DiagonalLinearize<T>&);
+  void (*sweep)(const DiagonalSweep<T>&);
 };
 
 template <class T>

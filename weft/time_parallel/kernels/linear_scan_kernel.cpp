@@ -92,14 +92,14 @@ class RowScan {
     for (std::int64_t i = 0; i < p_.steps; ++i) {
       const std::int64_t at = (p_.adjoint ? p_.steps - 1 - i : i) * p_.batch + row_;
       const T* factors = jacobian(at);
-      const T* right_hand = p_.right_hand + at * size_;
+      const T* right_hand = p_.right_hand ? p_.right_hand + at * size_ : nullptr;
       T* solution = p_.solution ? p_.solution + at * size_ : nullptr;
       for_each_vector<T>(size_, [&](std::int64_t k, std::int64_t count) {
         const Vec<T> factor = load(factors + k, count);
         const Vec<T> before = load(carry + k, count);
-        const Vec<T> added = load(right_hand + k, count);
+        const Vec<T> added = right_hand ? load(right_hand + k, count) : Vec<T>(0);
         const Vec<T> value = p_.adjoint ? before + added : at::vec::fmadd(factor, before, added);
-        if (solution) store(solution + k, value, count);
+        if (solution) store(solution + k, p_.add ? load(solution + k, count) + value : value, count);
         store(carry + k, p_.adjoint ? factor * value : value, count);
         if (product) store(product + k, factor * load(product + k, count), count);
       });
@@ -111,13 +111,17 @@ class RowScan {
       const std::int64_t t = p_.adjoint ? p_.steps - 1 - i : i;
       const std::int64_t at = t * p_.batch + row_;
       if (p_.adjoint) {
-        add(p_.right_hand + at * size_);
+        if (p_.right_hand) add(carry_.get(), p_.right_hand + at * size_);
         keep(at);
         std::fill_n(next_.get(), size_, T(0));
         multiply(at, carry_.get(), next_.get());
         std::swap(carry_, next_);
       } else {
-        std::copy_n(p_.right_hand + at * size_, size_, next_.get());
+        if (p_.right_hand) {
+          std::copy_n(p_.right_hand + at * size_, size_, next_.get());
+        } else {
+          std::fill_n(next_.get(), size_, T(0));
+        }
         multiply(at, carry_.get(), next_.get());
         std::swap(carry_, next_);
         keep(at);
@@ -135,15 +139,20 @@ class RowScan {
     }
   }
 
-  void add(const T* right_hand) {
-    T* carry = carry_.get();
+  // to += x
+  void add(T* to, const T* x) {
     for_each_vector<T>(size_, [&](std::int64_t k, std::int64_t count) {
-      store(carry + k, load(carry + k, count) + load(right_hand + k, count), count);
+      store(to + k, load(to + k, count) + load(x + k, count), count);
     });
   }
 
   void keep(std::int64_t at) {
-    if (p_.solution) std::copy_n(carry_.get(), size_, p_.solution + at * size_);
+    if (!p_.solution) return;
+    if (p_.add) {
+      add(p_.solution + at * size_, carry_.get());
+    } else {
+      std::copy_n(carry_.get(), size_, p_.solution + at * size_);
+    }
   }
 
   void multiply(std::int64_t at, const T* x, T* to) const {

@@ -21,9 +21,10 @@ struct LinearScan {
   std::int64_t lanes = 0;
   bool adjoint = false;
   const T* jacobian = nullptr;    // [steps, batch, blocks, blocks, lanes]
-  const T* right_hand = nullptr;  // r: [steps, batch, blocks, lanes]
+  const T* right_hand = nullptr;  // r: [steps, batch, blocks, lanes]; null for zero
   const T* start = nullptr;       // [batch, blocks, lanes]: s before the first step; null for zero
   T* solution = nullptr;          // s: [steps, batch, blocks, lanes], may be right_hand; null if not needed
+  bool add = false;               // adds s to `solution` instead of storing it
   T* end = nullptr;               // [batch, blocks, lanes]: forward: the last s; adjoint: J[0]^T s[0]
   T* product = nullptr;  // [batch, blocks, blocks, lanes]: the derivative of `end` by `start`; null if not needed
 };

@@ -1,8 +1,8 @@
 // The ParaLSTM cell on vectors of units, with one gate for input and forgetting and with peepholes:
-//   f = sigmoid(x_f + a_f h + p_f c),  g = tanh(x_g + a_g h),  c' = f c + (1 - f) g
-//   o = sigmoid(x_o + a_o h + p_o c'),  h' = o tanh(c')
-// States are h and c, inputs are x_f, x_o and x_g, weights are a_f, a_o, a_g, p_f and p_o, gates values are f, o, g,
-// c'.
+//   f = sigmoid(x_f + b_f + a_f h + p_f c),  g = tanh(x_g + b_g + a_g h),  c' = f c + (1 - f) g
+//   o = sigmoid(x_o + b_o + a_o h + p_o c'),  h' = o tanh(c')
+// States are h and c, inputs are x_f, x_o and x_g, weights are a_f, a_o, a_g, p_f, p_o, b_f, b_o and b_g, and gates
+// are f, o, g and c'.
 #pragma once
 
 #include "weft/time_parallel/kernels/diagonal_kernel.h"
@@ -18,10 +18,10 @@ struct ParaLstmCell {
 
   [[gnu::always_inline]] static void step(const V* x, const V* a, const V* state, V* next, V* gates) {
     const V one(1), h = state[0], c = state[1];
-    const V f = sigmoid(at::vec::fmadd(a[0], h, at::vec::fmadd(a[3], c, x[0])));
-    const V g = hyperbolic_tangent(at::vec::fmadd(a[2], h, x[2]));
+    const V f = sigmoid(at::vec::fmadd(a[0], h, at::vec::fmadd(a[3], c, x[0] + a[5])));
+    const V g = hyperbolic_tangent(at::vec::fmadd(a[2], h, x[2] + a[7]));
     const V cell = at::vec::fmadd(f, c, (one - f) * g);
-    const V o = sigmoid(at::vec::fmadd(a[1], h, at::vec::fmadd(a[4], cell, x[1])));
+    const V o = sigmoid(at::vec::fmadd(a[1], h, at::vec::fmadd(a[4], cell, x[1] + a[6])));
     next[0] = o * hyperbolic_tangent(cell);
     next[1] = cell;
     gates[0] = f;
@@ -63,6 +63,7 @@ struct ParaLstmCell {
     grad_a[2] = at::vec::fmadd(grad_g, h, grad_a[2]);
     grad_a[3] = at::vec::fmadd(grad_f, c, grad_a[3]);
     grad_a[4] = at::vec::fmadd(grad_o, gates[3], grad_a[4]);
+    for (int k = 0; k < 3; ++k) grad_a[5 + k] = grad_a[5 + k] + grad_x[k];
   }
 };
 
