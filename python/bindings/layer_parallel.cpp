@@ -133,6 +133,7 @@ Options options(const py::dict& description) {
   options.forward = multigrid::solve_options(description["forward"]);
   options.backward = multigrid::solve_options(description["backward"]);
   options.replicated = description["replicated"].cast<bool>();
+  options.relinearize = description["relinearize"].cast<bool>();
   options.keep_states = description["keep_states"].cast<bool>();
   for (const auto& form : description["forms"]) options.forms.push_back(form_of(form));
   return options;
