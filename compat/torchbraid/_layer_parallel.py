@@ -173,6 +173,7 @@ class LayerParallel(LPModule):
                 backward=solves[1],
                 coarsen=self._coarsen,
                 refine=self._refine,
+                relinearize=True,
                 keep_states=self.fwd_app.stores_all,
                 **grid,
             ).train(self.training)

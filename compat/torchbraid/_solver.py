@@ -32,7 +32,7 @@ class SolverSettings:
         self._c_weight: dict[int, float] = {EVERY_LEVEL: 1.0}
         self._tolerance = 1e-12
         self._residual = True
-        self._skip = True
+        self._skip = False
         self._fmg = False
         self._relax_only_coarsest = False
         self._guess: InitialGuess | None = None
@@ -146,6 +146,9 @@ class SolverSettings:
         return self._per_level(self._cfactor)
 
     def solve(self) -> Solve:
+        """Returns weft's options. As in torchbraid, a solve starts from the states of the previous one; an iteration
+        that skips the way down does not use them."""
+        start = "zero" if self._skip else "previous"
         return Solve(
             iterations=self._iterations,
             tolerance=self._tolerance,
@@ -157,7 +160,7 @@ class SolverSettings:
             skip_downcycle=self._skip,
             relax_coarsest_only=self._relax_only_coarsest,
             storage=self._storage,
-            guess="zero" if self._guess is None else self._guess.getState,
+            guess=start if self._guess is None else self._guess.getState,
         )
 
     def _per_level(self, values: dict[int, T]) -> dict[int, T]:

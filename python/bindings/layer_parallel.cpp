@@ -66,6 +66,10 @@ PassFunctions functions_of(const py::object& pass, bool has_input) {
     const py::gil_scoped_acquire gil;
     return from_python(call(evaluate, layer, to_python(x), dt, buffers == Buffers::kKeep));
   };
+  functions.kind = [kind = method("kind")](std::int64_t layer) {
+    const py::gil_scoped_acquire gil;
+    return call(kind, layer).cast<std::string>();
+  };
   functions.begin_micro_batch = [begin = method("begin_micro_batch")](partition::Range rows, std::int64_t total) {
     const py::gil_scoped_acquire gil;
     call(begin, rows.begin, rows.end, total);
@@ -130,6 +134,7 @@ Options options(const py::dict& description) {
   options.forward = multigrid::solve_options(description["forward"]);
   options.backward = multigrid::solve_options(description["backward"]);
   options.replicated = description["replicated"].cast<bool>();
+  options.relinearize = description["relinearize"].cast<bool>();
   options.keep_states = description["keep_states"].cast<bool>();
   for (const auto& form : description["forms"]) options.forms.push_back(form_of(form));
   return options;

@@ -33,8 +33,9 @@ variable_list LayerParallel::Implementation::adjoint(const std::shared_ptr<Forwa
   if (options.solver == SolverKind::kPipeline) {
     result = pipeline_backward(gradients, *pass, evaluator, random, std::move(weights));
   } else {
-    AdjointProblem problem(plan, evaluator, codec(*pass), pass->shapes, pass->transfers,
-                           {gradient_at_end(gradients, *pass), &pass->records, std::move(weights)});
+    AdjointProblem problem(
+        plan, evaluator, codec(*pass), pass->shapes, pass->transfers,
+        {gradient_at_end(gradients, *pass), &pass->records, &pass->relinearized, std::move(weights)});
     const multigrid::Options how = options_for(options.backward, *pass);
     statistics.backward = run_solve(plan.adjoint(), true, [&] { return adjoint_solver.solve(problem, how); });
     statistics.backward.steps = problem.evaluations();

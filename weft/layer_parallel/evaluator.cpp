@@ -86,6 +86,12 @@ Tensors LayerEvaluator::next(std::int64_t number, const Tensors& x, double dt, B
   return layers_[number].form == Form::kResidual ? advance(x, std::move(y), dt) : y;
 }
 
+std::string LayerEvaluator::kind(std::int64_t number) {
+  std::string kind = functions_.kind ? functions_.kind(number) : std::string();
+  if (!kind.empty()) kind += std::to_string(static_cast<int>(layers_[number].form));
+  return kind;
+}
+
 Recorded LayerEvaluator::record(std::int64_t number, const Tensors& x, double dt, Buffers buffers) {
   const c10::AutoGradMode grad(true);
   Recorded recorded;

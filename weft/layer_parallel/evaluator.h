@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "weft/layer_parallel/layer.h"
 #include "weft/layer_parallel/layer_store.h"
@@ -31,6 +32,8 @@ class LayerEvaluator {
   [[nodiscard]] Tensors next(std::int64_t number, const Recorded& recorded, double dt);
 
   [[nodiscard]] Layer& layer(std::int64_t number) { return layers_[number]; }
+  // Layers of the same kind map states of equal layout to states of equal layout. Empty if the kind is unknown.
+  [[nodiscard]] std::string kind(std::int64_t number);
 
  private:
   LayerStore& layers_;

@@ -194,10 +194,33 @@ Tensors LayerParallel::Implementation::solve(const Tensors& x, ForwardPass& pass
   statistics.forward = run_solve(plan.forward(), false, [&] { return forward_solver.solve(problem, how); });
   statistics.forward.steps = problem.evaluations();
   note_random_numbers(random, pass);
+  if (recording && options.relinearize) pass.relinearized = states_after_last_sweep(pass);
   Tensors y;
   if (communicator->rank() == plan.last_rank()) y = forward_solver.solution(plan.layers()).as<Tensors>();
   if (!options.keep_states) forward_solver.release();
   return deliver_output(std::move(y), pass);
+}
+
+// The last sweep records the layers at C-points with the old values of these points and then replaces the values. The
+// input of a rank's first layer belongs to the rank before.
+LayerStates LayerParallel::Implementation::states_after_last_sweep(const ForwardPass& pass) {
+  const multigrid::TimeHierarchy& grid = plan.forward();
+  LayerStates states;
+  if (grid.levels() == 1) return states;
+  const auto changes = [&](std::int64_t layer) { return layer > 0 && grid.is_c_point(0, layer); };
+  const auto state = [&](std::int64_t point) { return forward_solver.solution(point).as<Tensors>(); };
+  const partition::Range own = plan.layers_of(communicator->rank());
+  for (std::int64_t layer = own.begin + 1; layer < own.end; ++layer) {
+    if (changes(layer)) states[layer] = state(layer);
+  }
+  for (int to = plan.last_rank(); to > 0; --to) {  // in this order, each rank sends before it receives
+    const std::int64_t layer = plan.layers_of(to).begin;
+    if (!changes(layer)) continue;
+    Tensors border = communicator->rank() == to - 1 ? state(layer) : Tensors();
+    border = send_state(std::move(border), to - 1, to, codec(pass), *communicator);
+    if (communicator->rank() == to) states[layer] = std::move(border);
+  }
+  return states;
 }
 
 Tensors LayerParallel::Implementation::deliver_output(Tensors y, ForwardPass& pass) {

@@ -91,7 +91,7 @@ std::shared_ptr<Communicator> open_communicator(const Communicator& comm, std::i
                                                 const std::map<std::int64_t, Layer>& given) {
   CollectiveCall call("LayerParallel", comm.id());
   Signature signature("LayerParallel");
-  signature.add(count).add(options.replicated ? 1 : 0).add(describe(options.forms));
+  signature.add(count).add(options.replicated ? 1 : 0).add(options.relinearize ? 1 : 0).add(describe(options.forms));
   signature.add(static_cast<std::int64_t>(options.solver)).add(options.micro_batches);
   call.check([&] {
     TORCH_CHECK_VALUE(options.micro_batches >= 0, "weft: expected micro_batches to be at least 1, got ",

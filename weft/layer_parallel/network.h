@@ -46,8 +46,11 @@ struct Options {
   bool replicated = false;
   Transfers transfers;                        // spatial coarsening; default: none
   std::function<Tensors(double time)> guess;  // for InitialGuess::kCallback of the forward solve
-  bool keep_states = false;                   // keep the states of forward for states()
-  std::vector<Form> forms;                    // forms of all layers; the ranks compare them
+  // The coarse steps of the backward solve use the states after the last sweep, as in torchbraid, instead of the states
+  // that the last sweep started from. Costs an evaluation per coarse step; the converged gradients are the same.
+  bool relinearize = false;
+  bool keep_states = false;  // keep the states of forward for states()
+  std::vector<Form> forms;   // forms of all layers; the ranks compare them
 };
 
 struct Statistics {

@@ -34,6 +34,7 @@ constexpr const char* kName = "layer_parallel";
 // State that a forward pass saves for backward.
 struct ForwardPass {
   Records records;
+  LayerStates relinearized;  // with Options::relinearize: the states for the coarse steps of the backward solve
   PassSeed seed = 0;
   Shapes shapes;
   Tensors extras;
@@ -64,6 +65,8 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   [[nodiscard]] at::Device device_for(const Tensors& x) const;
   [[nodiscard]] Codec codec(const ForwardPass& pass) const;
   [[nodiscard]] Tensors solve(const Tensors& x, ForwardPass& pass, bool recording);
+  // Collective. Returns the inputs of this rank's layers after the last sweep, if they differ from the recorded ones.
+  [[nodiscard]] LayerStates states_after_last_sweep(const ForwardPass& pass);
   [[nodiscard]] Tensors deliver_output(Tensors y, ForwardPass& pass);
   // Collective. Returns the output of rank 0, and zeros of its shape on the other ranks.
   [[nodiscard]] Tensors zeros_like_output(Tensors y, const ForwardPass& pass);
@@ -91,6 +94,7 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
     }
     void release() {
       pass->records.clear();
+      pass->relinearized.clear();
       pass->micro_batches.clear();
       pass->functions = {};
       pass->transfers = {};

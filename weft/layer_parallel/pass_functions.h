@@ -41,6 +41,8 @@ struct PassFunctions {
   std::function<void(partition::Range rows, std::int64_t total)> begin_micro_batch;
   // Replaces Layer::function.
   std::function<Tensors(std::int64_t layer, const Tensors& x, double dt, Buffers buffers)> evaluate;
+  // A text that is equal for layers that map states of equal layout to states of equal layout; empty if unknown.
+  std::function<std::string(std::int64_t layer)> kind;
   // Replaces Options::transfers and Options::guess.
   Transfers transfers;
   std::function<Tensors(double time)> guess;

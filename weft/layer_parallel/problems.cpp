@@ -97,13 +97,17 @@ State AdjointProblem::evaluate(const State& u, const Step& step) {
                                 step.final ? &input_.weights : nullptr));
 }
 
-// For x + dt * f(x), f is the same on every level, so all levels use one graph.
+// For x + dt * f(x), f is the same on every level, so all levels can use one graph.
 const Recorded& AdjointProblem::recorded(std::int64_t layer, const Step& step) {
   const Recorded& fine = input_.records->at(layer);
-  if (step.level == 0 || (evaluator_.layer(layer).form != Form::kStep && !coarsens())) return fine;
-  auto [place, absent] = coarse_.try_emplace({step.level, layer});
+  if (step.level == 0) return fine;
+  const bool same_function = evaluator_.layer(layer).form != Form::kStep && !coarsens();
+  const auto changed = input_.relinearized->find(layer);
+  const bool same_state = changed == input_.relinearized->end();
+  if (same_function && same_state) return fine;
+  auto [place, absent] = coarse_.try_emplace({same_function ? 1 : step.level, layer});
   if (absent) {
-    const Tensors x = coarsened(detached(fine.input), step.level);
+    const Tensors x = coarsened(same_state ? detached(fine.input) : changed->second, step.level);
     place->second = evaluator_.record(layer, x, plan_.dt(step.fine_stop - step.fine_start), Buffers::kRestore);
   }
   return place->second;

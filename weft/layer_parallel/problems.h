@@ -19,6 +19,9 @@ namespace weft::layer_parallel {
 // The evaluations of a pass on its last sweep, with their graphs, by layer number.
 using Records = std::map<std::int64_t, Recorded>;
 
+// States before some layers, by layer number.
+using LayerStates = std::map<std::int64_t, Tensors>;
+
 // The common part of both directions: operations on states of tensors.
 class TensorProblem : public multigrid::Problem {
  public:
@@ -95,8 +98,10 @@ class ForwardProblem final : public TensorProblem {
 class AdjointProblem final : public TensorProblem {
  public:
   struct Input {
-    Tensors gradient;         // gradient at the end of the network; only the owner of that point uses it
-    Records* records;         // records of the forward pass
+    Tensors gradient;  // gradient at the end of the network; only the owner of that point uses it
+    Records* records;  // records of the forward pass
+    // States for coarse steps that replace those of the records.
+    const LayerStates* relinearized;
     WeightGradients weights;  // collected on the last sweep
   };
   AdjointProblem(const Plan& plan, LayerEvaluator& evaluator, Codec codec, const Shapes& shapes,
@@ -110,7 +115,7 @@ class AdjointProblem final : public TensorProblem {
   [[nodiscard]] const Recorded& recorded(std::int64_t layer, const multigrid::Step& step);
 
   Input input_;
-  // Evaluations of coarse steps, for layers whose function depends on the step size.
+  // Evaluations of coarse steps, for layers whose function or state differs from that of the fine step.
   std::map<std::pair<int, std::int64_t>, Recorded> coarse_;
 };
 

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -18,18 +19,44 @@ using multigrid::TimeHierarchy;
 
 constexpr const char* kName = "layer_parallel shapes";
 
-StateLayout after(std::int64_t layer, const StateLayout& before, const Plan& plan, LayerEvaluator& evaluator,
-                  at::Device device) {
-  return StateLayout::of(evaluator.next(layer, before.sample(device), plan.dt(), Buffers::kRestore));
-}
+// Finds the layout after a layer by evaluating it on a sample, once for all layers of the same kind.
+class LayoutFinder {
+ public:
+  LayoutFinder(const Plan& plan, LayerEvaluator& evaluator, at::Device device)
+      : plan_(plan), evaluator_(evaluator), device_(device) {}
+
+  StateLayout after(std::int64_t layer, const StateLayout& before) {
+    std::string kind = evaluator_.kind(layer);
+    if (kind.empty()) return evaluate(layer, before);
+    const auto [found, absent] = known_.try_emplace({std::move(kind), before.encode()});
+    if (absent) {
+      try {
+        found->second = evaluate(layer, before);
+      } catch (...) {
+        known_.erase(found);
+        throw;
+      }
+    }
+    return found->second;
+  }
+
+ private:
+  [[nodiscard]] StateLayout evaluate(std::int64_t layer, const StateLayout& before) {
+    return StateLayout::of(evaluator_.next(layer, before.sample(device_), plan_.dt(), Buffers::kRestore));
+  }
+
+  const Plan& plan_;
+  LayerEvaluator& evaluator_;
+  at::Device device_;
+  std::map<std::pair<std::string, std::vector<std::int64_t>>, StateLayout> known_;
+};
 
 // A layer that rejects the network's input may accept its actual input, so an exception is not an error yet, unless the
 // user interrupted the layer: then `interrupt` is set.
-bool all_preserve(const StateLayout& input, partition::Range own, const Plan& plan, LayerEvaluator& evaluator,
-                  at::Device device, std::exception_ptr& interrupt) {
+bool all_preserve(const StateLayout& input, partition::Range own, LayoutFinder& finder, std::exception_ptr& interrupt) {
   try {
     for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
-      if (after(layer, input, plan, evaluator, device) != input) return false;
+      if (finder.after(layer, input) != input) return false;
     }
   } catch (const Interrupted&) {
     interrupt = std::current_exception();
@@ -90,10 +117,11 @@ void require_coarse_steps_fit(const TimeHierarchy& grid, bool adjoint, const std
 Shapes learn_shapes(const StateLayout& input, const Plan& plan, LayerEvaluator& evaluator, at::Device device,
                     Communicator& communicator) {
   const auto describe = [] { return std::string(kName); };
+  LayoutFinder finder(plan, evaluator, device);
   std::exception_ptr failure;
   {
     CollectiveCall call(kName, communicator.id());
-    const bool keep = all_preserve(input, plan.layers_of(communicator.rank()), plan, evaluator, device, failure);
+    const bool keep = all_preserve(input, plan.layers_of(communicator.rank()), finder, failure);
     if (call.agree(Signature(kName), keep ? 0 : 1, describe).value_max == 0) return {input, {}};
   }
   Shapes shapes{input, {input}};
@@ -103,7 +131,7 @@ Shapes learn_shapes(const StateLayout& input, const Plan& plan, LayerEvaluator& 
       const partition::Range own = plan.layers_of(rank);
       try {
         for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
-          found.push_back(after(layer, found.empty() ? shapes.points.back() : found.back(), plan, evaluator, device));
+          found.push_back(finder.after(layer, found.empty() ? shapes.points.back() : found.back()));
         }
       } catch (const std::exception&) {
         failure = std::current_exception();

@@ -23,9 +23,9 @@ struct Shapes {
   [[nodiscard]] const StateLayout& output() const { return alike() ? input : points.back(); }
 };
 
-// Collective. Evaluates every layer on sample values: concurrently if all layers preserve the layout, otherwise rank
-// after rank. Throws on all ranks if a layer fails, or if a coarse step returns another layout than the layers that it
-// replaces.
+// Collective. Evaluates one layer of each kind on sample values: concurrently if all layers preserve the layout,
+// otherwise rank after rank. Throws on all ranks if a layer fails, or if a coarse step returns another layout than the
+// layers that it replaces.
 [[nodiscard]] Shapes learn_shapes(const StateLayout& input, const Plan& plan, LayerEvaluator& evaluator,
                                   at::Device device, Communicator& communicator);
 

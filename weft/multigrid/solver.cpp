@@ -166,7 +166,7 @@ Statistics Solver::solve(Problem& problem, const Options& options, std::source_l
   Implementation& me = *implementation_;
   const mpi::OperationScope operation("multigrid solve", nullptr, where);
   me.begin(options);
-  me.keeps_start = options.initial_guess == InitialGuess::kPrevious;
+  me.keeps_start = options.initial_guess == InitialGuess::kPrevious && me.hierarchy.levels() > 1;
   me.clear(me.keeps_start);
   ProblemEvaluator evaluator(problem, options, me.transport->rank(), me.hierarchy.levels());
   Boundary boundary(me.hierarchy, *me.transport, evaluator);

@@ -16,7 +16,7 @@ from weft import _call_site
 
 from .dropout import Evaluation, current_evaluation
 from .micro_batches import PerSample, rows_of
-from .module_state import Place, update_copy
+from .module_state import Place, kind_of, update_copy
 from .sharing import BufferUpdates, SharedBuffers
 from .solve import SolveStatistics
 
@@ -147,6 +147,9 @@ class Pass:
         """Returns how often this layer has updated shared buffers; the pipeline updates them once per micro-batch."""
         count = self._counts[number] = self._counts.get(number, -1) + 1
         return count
+
+    def kind(self, number: int) -> bytes:
+        return kind_of(self._layers[number].module)
 
     def describe(self, number: int) -> bytes:
         assert self._network is not None

@@ -116,6 +116,18 @@ def describe_parts(layer: nn.Module) -> dict[str, Any]:
     return found
 
 
+def kind_of(layer: nn.Module) -> bytes:
+    """Returns a text that is equal for layers with the same structure and attributes but other weights.
+
+    Empty for layers with hooks, which may do anything.
+    """
+    parts = list(layer.named_modules())
+    if any(part._forward_hooks or part._forward_pre_hooks for _, part in parts):
+        return b""
+    attributes = [(name, _plain_attributes(part)) for name, part in parts]
+    return repr((_structure(layer), attributes, _objects(layer))).encode()
+
+
 class _Pickled:
     """A pickled value."""
 

@@ -58,6 +58,8 @@ class LayerParallel(nn.Module):
         backward_levels, backward_cfactor: by default those of the forward solve.
         replicated: all ranks have the same input, output and loss, and gradients are those of one of them.
         coarsen, refine: functions of a state and a level that transfer states between levels.
+        relinearize: the coarse steps of the backward solve use the states after the last sweep of the forward solve, as
+            in torchbraid. It costs an evaluation per coarse step; converged gradients do not change.
         keep_states: keep the states of the last forward for ``states``.
 
     Raises ValueError or TypeError for arguments that do not fit, and LayerError if a layer fails.
@@ -83,6 +85,7 @@ class LayerParallel(nn.Module):
         replicated: bool = False,
         coarsen: Callable[[State, int], State] | None = None,
         refine: Callable[[State, int], State] | None = None,
+        relinearize: bool = False,
         keep_states: bool = False,
     ) -> None:
         super().__init__()
@@ -135,6 +138,7 @@ class LayerParallel(nn.Module):
                 "forward": self._solves[0].describe(),
                 "backward": self._solves[1].describe(),
                 "replicated": replicated,
+                "relinearize": relinearize,
                 "keep_states": keep_states,
                 "forms": self._forms,
             }

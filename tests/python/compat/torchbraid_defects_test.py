@@ -253,9 +253,11 @@ class Kept(torch.autograd.Function):
         return gradient * weight * torch.cos(x), (gradient * torch.sin(x)).sum()
 
 
-@pytest.mark.parametrize("levels", [1, 3])
-def test_no_state_is_kept_after_backward(levels: int) -> None:
+@pytest.mark.parametrize(("levels", "skip"), [(1, False), (3, True), (3, False)])
+def test_no_state_is_kept_after_backward_except_the_next_guess(levels: int, skip: bool) -> None:
     m, x = network(Counting, 32, max_fwd_levels=levels, max_bwd_levels=levels, max_iters=2), batch(7, 11)
+    m.setSkipDowncycle(skip)
+    guess = 0 if levels == 1 or skip else len(owned(32)) // 2 + 1  # the C-points
     held = []
     for _ in range(3):
         y = m(x)
@@ -264,7 +266,7 @@ def test_no_state_is_kept_after_backward(levels: int) -> None:
         y.backward(x)
         del y
         m.zero_grad()
-        assert Counting.states_alive(x) == 0 and Counting.alive == 0
+        assert Counting.states_alive(x) <= guess and Counting.alive == 0
         Counting.states.clear()
     assert len(set(held)) == 1 and held[0] <= len(owned(32)), "in a pass: one evaluation for each of the rank's layers"
 
