@@ -11,6 +11,8 @@
 #include "python/bindings/held.h"
 #include "python/bindings/multigrid.h"
 #include "python/bindings/named.h"
+#include "weft/layer_parallel/gradient_bias.h"
+#include "weft/layer_parallel/iteration_control.h"
 #include "weft/layer_parallel/network.h"
 #include "weft/layer_parallel/randomness.h"
 #include "weft/mpi/agreement.h"
@@ -123,11 +125,16 @@ GridOptions grid(const py::dict& description) {
   return {options.max_levels, options.coarsening, options.min_coarse_steps};
 }
 
+SolverKind solver_of(const py::handle& name) {
+  const py::dict description(py::arg("solver") = name);
+  return named<std::string, SolverKind>(description, "solver",
+                                        {{"mgrit", SolverKind::kMultigrid}, {"pipeline", SolverKind::kPipeline}});
+}
+
 Options options(const py::dict& description) {
   Options options;
   options.tf = description["tf"].cast<double>();
-  options.solver = named<std::string, SolverKind>(
-      description, "solver", {{"mgrit", SolverKind::kMultigrid}, {"pipeline", SolverKind::kPipeline}});
+  options.solver = solver_of(description["solver"]);
   options.micro_batches = description["micro_batches"].cast<std::int64_t>();
   options.forward_grid = grid(description["forward_grid"]);
   options.backward_grid = grid(description["backward_grid"]);
@@ -171,18 +178,60 @@ py::object forward(LayerParallel& network, const Tensors& extras, const py::obje
   return to_python(y);
 }
 
-py::object loss(LayerParallel& network, const Tensors& extras, const py::object& pass) {
-  PassFunctions functions = functions_of(pass, network.communicator().rank() == 0);
-  const LossFunction function = [loss = hold(pass.attr("loss"))](const Tensors& y, partition::Range rows) {
+LossFunction loss_of(const py::object& pass) {
+  return [loss = hold(pass.attr("loss"))](const Tensors& y, partition::Range rows) {
     const py::gil_scoped_acquire gil;
     return call(loss, to_python(y), rows.begin, rows.end).cast<at::Tensor>();
   };
+}
+
+py::object loss(LayerParallel& network, const Tensors& extras, const py::object& pass) {
+  PassFunctions functions = functions_of(pass, network.communicator().rank() == 0);
+  const LossFunction function = loss_of(pass);
   at::Tensor value;
   {
     const py::gil_scoped_release released;
     value = network.loss(Tensors(), function, extras, std::move(functions));
   }
   return py::cast(value);
+}
+
+DifferentiatedLoss loss_gradients(LayerParallel& network, const Tensors& extras, const py::object& pass,
+                                  const py::object& solver) {
+  PassFunctions functions = functions_of(pass, network.communicator().rank() == 0);
+  const LossFunction function = loss_of(pass);
+  const SolverKind kind = solver_of(solver);
+  const py::gil_scoped_release released;
+  return network.loss_gradients(Tensors(), function, kind, extras, std::move(functions));
+}
+
+py::tuple compare(const LayerParallel& network, const DifferentiatedLoss& approximation,
+                  const DifferentiatedLoss& exact) {
+  GradientBias found;
+  {
+    const py::gil_scoped_release released;
+    found = compare_gradients(approximation, exact, *Communicator::find(network.communicator().id()));
+  }
+  return py::make_tuple(found.bias, found.cosine, found.norm);
+}
+
+void bind_control(py::module_& m) {
+  py::class_<IterationControl>(m, "IterationControl")
+      .def(py::init([](bool adapt, double bound, std::int64_t every, int more_iterations, int more_relaxations) {
+        return IterationControl({.adapt = adapt,
+                                 .bound = bound,
+                                 .every = every,
+                                 .more_iterations = more_iterations,
+                                 .more_relaxations = more_relaxations});
+      }))
+      .def("comparison_due", &IterationControl::comparison_due)
+      .def("bias", &IterationControl::bias)
+      .def("note_batch", &IterationControl::note_batch)
+      .def("note_comparison", &IterationControl::note_comparison)
+      .def("setting", [](const IterationControl& self) {
+        const ControlSetting setting = self.setting();
+        return py::make_tuple(setting.iterations, setting.relaxations, setting.exact);
+      });
 }
 
 py::list states(const LayerParallel& network) {
@@ -213,10 +262,15 @@ void bind(py::module_& m) {
   m.def("layer_parallel_plan", &plan);
   m.def("layer_parallel_refuse", &refuse);
   m.def("current_layer_seed", &current_layer_seed);
+  bind_control(m);
+  py::class_<DifferentiatedLoss>(m, "DifferentiatedLoss").def_readonly("loss", &DifferentiatedLoss::loss);
   py::class_<LayerParallel>(m, "LayerParallel")
       .def(py::init(&create))
       .def("forward", &forward)
       .def("loss", &loss)
+      .def("loss_gradients", &loss_gradients)
+      .def("compare", &compare)
+      .def("record", &LayerParallel::record)
       .def("set_solvers",
            [](LayerParallel& self, const py::dict& forward, const py::dict& backward) {
              self.set_solvers(multigrid::solve_options(forward), multigrid::solve_options(backward));

@@ -29,7 +29,7 @@ from ._request import Request, Status
 from ._tape import anchor, backward, grad, reset_tape, tape, tape_length
 from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
-from .layer_parallel import LayerParallel, PerSample, Solve
+from .layer_parallel import IterationController, LayerParallel, PerSample, Solve
 from .mesh import Mesh
 from .multilevel import refine
 from .time_parallel import GRU, LSTM, ImplicitGRU, ParaGRU, ParaLSTM, TimeParallel
@@ -57,6 +57,7 @@ __all__ = [
     "Communicator",
     "Disagreement",
     "ImplicitGRU",
+    "IterationController",
     "LayerError",
     "LayerParallel",
     "Mesh",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 
 import torch
@@ -19,6 +20,14 @@ def hide(file: str) -> None:
 def is_own(file: str) -> bool:
     """Whether a source file belongs to weft, torch or a package that is built on weft."""
     return _bindings.load().is_hidden_call_site(file)
+
+
+def depth_of_caller() -> int:
+    """Returns the stacklevel, for a warning, of the user's frame, below those of torch and weft."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and is_own(frame.f_code.co_filename):
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def install() -> None:

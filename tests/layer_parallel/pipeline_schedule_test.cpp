@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -90,6 +91,43 @@ TEST(PipelineSchedule, OneForwardOneBackwardLimitsTheGraphs) {
     for (int stage = 0; stage < stages; ++stage) {
       EXPECT_EQ(most_graphs(one_forward_one_backward(stage, stages, 20)), stages - stage + 1);
       EXPECT_EQ(most_graphs(one_forward_one_backward(stage, stages, 2)), 2);
+    }
+  }
+}
+
+// The time of all stages if a forward takes 1, a backward 2 and a loss 0.
+double duration(int stages, std::int64_t micro_batches) {
+  std::map<Result, double> done;
+  std::vector<double> now(static_cast<std::size_t>(stages));
+  std::vector<std::size_t> next(static_cast<std::size_t>(stages));
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (int stage = 0; stage < stages; ++stage) {
+      const auto schedule = one_forward_one_backward(stage, stages, micro_batches);
+      for (; next[stage] < schedule.size(); ++next[stage]) {
+        const auto& action = schedule[next[stage]];
+        double start = now[stage];
+        bool ready = true;
+        for (const Result& result : needs(action, stage, stages, true)) {
+          ready = ready && done.contains(result);
+          if (ready) start = std::max(start, done[result]);
+        }
+        if (!ready) break;
+        const double cost = action.kind == Kind::kForward ? 1 : action.kind == Kind::kBackward ? 2 : 0;
+        now[stage] = done[{action.kind, stage, action.micro_batch}] = start + cost;
+        progress = true;
+      }
+    }
+  }
+  return *std::max_element(now.begin(), now.end());
+}
+
+// The last stage must not wait for the loss: the backward work of all stages overlaps.
+TEST(PipelineSchedule, StagesWaitOnlyAtBothEnds) {
+  for (int stages = 1; stages <= 16; ++stages) {
+    for (const std::int64_t micro_batches : {stages, 4 * stages}) {
+      const double ideal = 3.0 * static_cast<double>(micro_batches + stages - 1);
+      EXPECT_LE(duration(stages, micro_batches), 1.01 * ideal) << stages << " " << micro_batches;
     }
   }
 }

@@ -21,6 +21,11 @@ namespace {
 // A rank sends this value instead of the seed if the other ranks must learn about its input or its shared parameters.
 constexpr PassSeed kChanged = -1;
 
+std::string describe(const PassRequest& request) {
+  return std::string(kName) + (request.solver == SolverKind::kPipeline ? " (pipeline" : " (multigrid") +
+         (request.loss ? ", loss)" : ")");
+}
+
 }  // namespace
 
 multigrid::Options options_for(multigrid::Options solve, const ForwardPass& pass) {
@@ -36,14 +41,14 @@ multigrid::Options options_for(multigrid::Options solve, const ForwardPass& pass
 }
 
 Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras, PassFunctions functions,
-                                               const LossFunction& loss) {
+                                               const PassRequest& request) {
   std::exception_ptr problem;
   try {
     if (functions.input) x = std::exchange(functions.input, nullptr)();
   } catch (...) {
     problem = std::current_exception();
   }
-  if (communicator->size() == 1 && one_level() && !loss) {
+  if (communicator->size() == 1 && one_level() && !request.loss) {
     if (problem) std::rethrow_exception(problem);
     return loop(x, functions);
   }
@@ -58,33 +63,35 @@ Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras,
   pass->functions = std::move(functions);
   pass->transfers = pass->functions.transfers.coarsen ? pass->functions.transfers : options.transfers;
   pass->device = device_for(x);
+  pass->solver = request.solver;
+  pass->requested_micro_batches = request.micro_batches;
   Tensors y;
   Tensors gradients;  // of the inputs, if the loss has already computed them
   {
     CollectiveCall call(kName, communicator->id());
     call.check([&] {
       if (problem) std::rethrow_exception(problem);
-      if (has_input()) require_input(x);
+      if (has_input()) require_input(x, request);
     });
     const bool changed = shared.changed() || (first() && StateLayout::of(x) != shapes.input);
     pass->seed = changed ? kChanged : next_pass_seed();
-    const auto outcome = call.agree(Signature(kName), pass->seed, [] { return std::string(kName); });
+    Signature signature(kName);
+    signature.add(static_cast<std::int64_t>(request.solver)).add(request.loss ? 1 : 0);
+    const auto outcome = call.agree(signature, pass->seed, [&] { return describe(request); });
     // Without checks the values of the other ranks are unknown.
     const bool unknown = !mpi::options().check;
     y = collective::interruptible([&] {
       if (unknown || !outcome.same_value() || changed) learn_input(x, *pass);
       if (unknown || outcome.value_min == kChanged) shared.learn(*communicator);
-      find_shapes(*pass);
-      layers.refresh(*communicator, pass->functions);
-      if (loss) return pipeline_loss(x, *pass, gradient.recording(), loss, inputs, gradients);
-      if (options.solver == SolverKind::kPipeline) return pipeline_forward(x, *pass, gradient.recording());
-      return solve(x, *pass, gradient.recording());
+      return run_pass(x, *pass, gradient.recording(), request, inputs, gradients);
     });
   }
   if (pass->used_random_numbers) draw_pass_seed();
-  if (gradient.recording() && loss) {
-    LossAdjoint adjoint{shared_from_this(), std::make_shared<Tensors>(std::move(gradients))};
-    collective::record(kName, communicator, inputs, y, std::move(adjoint), gradient.on_tape());
+  if (request.gradients != nullptr) {
+    *request.gradients = {y.front(), std::move(inputs), std::move(gradients), has_input() ? x.size() : 0,
+                          parameters.unique.size()};
+  } else if (gradient.recording() && request.loss) {
+    record_loss(inputs, y, std::move(gradients), gradient.on_tape());
   } else if (gradient.recording()) {
     collective::record(kName, communicator, inputs, y, Adjoint{shared_from_this(), pass}, gradient.on_tape());
   }
@@ -92,9 +99,21 @@ Tensors LayerParallel::Implementation::forward(Tensors x, const Tensors& extras,
   return y;
 }
 
+Tensors LayerParallel::Implementation::run_pass(const Tensors& x, ForwardPass& pass, bool recording,
+                                                const PassRequest& request, Tensors& inputs, Tensors& gradients) {
+  find_shapes(pass);
+  if (request.solver == SolverKind::kPipeline) {
+    if (request.loss) return pipeline_loss(x, pass, recording, request.loss, inputs, gradients);
+    return pipeline_forward(x, pass, recording);
+  }
+  layers.refresh(*communicator, pass.functions);
+  if (request.loss) return multigrid_loss(x, pass, request.loss, inputs, gradients);
+  return solve(x, pass, recording);
+}
+
 // One rank and one level need no solver; autograd differentiates the loop.
 Tensors LayerParallel::Implementation::loop(const Tensors& x, const PassFunctions& functions) {
-  require_input(x);
+  require_input(x, output_request());
   points.clear();
   Tensors y;
   bool used_random_numbers = false;
@@ -104,7 +123,7 @@ Tensors LayerParallel::Implementation::loop(const Tensors& x, const PassFunction
       y = loop_over_layers(x, functions, random);
     } else {
       std::vector<Tensors> outputs;
-      for (const MicroBatch& batch : micro_batches_for(StateLayout::of(x))) {
+      for (const MicroBatch& batch : micro_batches_for(StateLayout::of(x), options.micro_batches)) {
         random.set_micro_batch(static_cast<std::int64_t>(outputs.size()));
         if (functions.begin_micro_batch) functions.begin_micro_batch(batch.rows, x.front().size(0));
         outputs.push_back(loop_over_layers(rows_of(x, batch.rows), functions, random));
@@ -139,9 +158,9 @@ void LayerParallel::Implementation::keep_point(std::int64_t point, const Tensors
   kept = kept.empty() ? detached(state) : join({kept, detached(state)});
 }
 
-void LayerParallel::Implementation::require_input(const Tensors& x) const {
+void LayerParallel::Implementation::require_input(const Tensors& x, const PassRequest& request) {
   require_state(x, "an input");
-  if (options.solver == SolverKind::kPipeline) require_rows(StateLayout::of(x), options.micro_batches);
+  if (request.solver == SolverKind::kPipeline) require_rows(StateLayout::of(x), request.micro_batches);
 }
 
 // Broadcasts the layout of rank 0's input and the seed of the pass.
@@ -178,12 +197,14 @@ at::Device LayerParallel::Implementation::device_for(const Tensors& x) const {
 }
 
 Codec LayerParallel::Implementation::codec(const ForwardPass& pass) const {
-  const bool alike = !one_level() && !pass.transfers.coarsen && pass.shapes.alike();
+  const bool alike =
+      pass.solver == SolverKind::kMultigrid && !one_level() && !pass.transfers.coarsen && pass.shapes.alike();
   return {alike ? std::optional(pass.shapes.input) : std::nullopt, pass.device};
 }
 
 Tensors LayerParallel::Implementation::solve(const Tensors& x, ForwardPass& pass, bool recording) {
   pass.shapes = shapes;
+  points.clear();
   RandomScope random(pass.seed, pass.device);
   LayerEvaluator evaluator(layers, random, pass.functions);
   ForwardProblem problem(

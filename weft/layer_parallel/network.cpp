@@ -145,19 +145,11 @@ LayerParallel::LayerParallel(LayerParallel&&) noexcept = default;
 LayerParallel& LayerParallel::operator=(LayerParallel&&) noexcept = default;
 
 Tensors LayerParallel::forward(const Tensors& x, const Tensors& extras, PassFunctions functions) {
-  return implementation_->forward(x, extras, std::move(functions));
+  return implementation_->forward(x, extras, std::move(functions), implementation_->output_request());
 }
 
 at::Tensor LayerParallel::forward(const at::Tensor& x, const Tensors& extras) {
-  return implementation_->forward(x.defined() ? Tensors{x} : Tensors(), extras, {}).front();
-}
-
-at::Tensor LayerParallel::loss(const Tensors& x, const LossFunction& function, const Tensors& extras,
-                               PassFunctions functions) {
-  TORCH_CHECK_VALUE(implementation_->options.solver == SolverKind::kPipeline && !implementation_->options.replicated,
-                    "weft: LayerParallel::loss needs SolverKind::kPipeline and no replication; otherwise apply the "
-                    "loss to the output of forward()");
-  return implementation_->forward(x, extras, std::move(functions), function).front();
+  return forward(x.defined() ? Tensors{x} : Tensors(), extras).front();
 }
 
 const Tensors& LayerParallel::parameters() const { return implementation_->parameters.unique; }

@@ -53,6 +53,16 @@ struct Options {
   std::vector<Form> forms;   // forms of all layers; the ranks compare them
 };
 
+// A loss with the gradients of all tensors that it depends on. loss_gradients() creates it; record() attaches the
+// gradients to a graph.
+struct DifferentiatedLoss {
+  at::Tensor loss;
+  Tensors inputs;     // this rank's input, parameters, extra tensors and leaves of the loss function
+  Tensors gradients;  // of `inputs`; some may be undefined
+  std::size_t first_parameter = 0;
+  std::size_t parameters = 0;
+};
+
 struct Statistics {
   multigrid::Statistics forward;
   multigrid::Statistics backward;
@@ -79,12 +89,22 @@ class LayerParallel {
   // stays usable.
   [[nodiscard]] Tensors forward(const Tensors& x, const Tensors& extras = {}, PassFunctions functions = {});
   [[nodiscard]] at::Tensor forward(const at::Tensor& x, const Tensors& extras = {});
-  // Collective; for SolverKind::kPipeline without Options::replicated. Returns the sum of function(output, rows) over
-  // the micro-batches on rank 0, which alone calls the function, and zero on other ranks. rows: those of the
-  // micro-batch in the batch. If gradients are on, it computes them too, in 1F1B order; backward() of the result
-  // scales and accumulates them. Tensors that the function uses must be leaves of the graph, or need no gradients.
+  // Collective; without Options::replicated. Evaluates the network with the pipeline, whatever its solver is. Returns
+  // the sum of function(output, rows) over the micro-batches on rank 0, which alone calls the function, and zero on
+  // other ranks. rows: those of the micro-batch in the batch. If gradients are on, it computes them too, in 1F1B order;
+  // backward() of the result scales and accumulates them. Tensors that the function uses must be leaves of the graph,
+  // or need no gradients.
   [[nodiscard]] at::Tensor loss(const Tensors& x, const LossFunction& function, const Tensors& extras = {},
                                 PassFunctions functions = {});
+
+  // Collective. Computes the loss and its gradients with either solver, and records no graph. The pipeline uses one
+  // micro-batch, so that both solvers apply the same batch normalisation and dropout. A network with
+  // SolverKind::kPipeline has no other solver. The pipeline neither changes the statistics of a multigrid network nor
+  // its initial guesses.
+  [[nodiscard]] DifferentiatedLoss loss_gradients(const Tensors& x, const LossFunction& function, SolverKind solver,
+                                                  const Tensors& extras = {}, PassFunctions functions = {});
+  // All ranks must call it. Returns the loss; its backward() scales and accumulates the gradients, as that of loss().
+  [[nodiscard]] at::Tensor record(DifferentiatedLoss loss);
 
   // The parameters of this rank's layers, each once, for this rank's optimizer.
   [[nodiscard]] const Tensors& parameters() const;

@@ -40,10 +40,20 @@ struct ForwardPass {
   Tensors extras;
   PassFunctions functions;
   Transfers transfers;
-  std::vector<MicroBatch> micro_batches;  // of the pipeline, with their records
+  SolverKind solver = SolverKind::kMultigrid;
+  std::int64_t requested_micro_batches = 0;  // see Options::micro_batches
+  std::vector<MicroBatch> micro_batches;     // of the pipeline, with their records
   at::Device device{at::kCPU};
   bool used_random_numbers = false;
   bool released = false;
+};
+
+// The work of a forward pass besides its input.
+struct PassRequest {
+  SolverKind solver = SolverKind::kMultigrid;
+  std::int64_t micro_batches = 0;
+  LossFunction loss{};                      // if set, the pass returns the loss instead of the output
+  DifferentiatedLoss* gradients = nullptr;  // if set, receives the loss, and the pass records no graph
 };
 
 struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParallel::Implementation> {
@@ -55,9 +65,11 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   [[nodiscard]] bool has_input() const { return first() || options.replicated; }
   [[nodiscard]] bool one_level() const { return plan.forward().levels() == 1 && plan.adjoint().levels() == 1; }
 
-  // loss: if set, returns the loss instead of the output; see LayerParallel::loss().
-  [[nodiscard]] Tensors forward(Tensors x, const Tensors& extras, PassFunctions functions,
-                                const LossFunction& loss = nullptr);
+  // The request of LayerParallel::forward().
+  [[nodiscard]] PassRequest output_request() const { return {options.solver, options.micro_batches}; }
+  [[nodiscard]] Tensors forward(Tensors x, const Tensors& extras, PassFunctions functions, const PassRequest& request);
+  [[nodiscard]] Tensors run_pass(const Tensors& x, ForwardPass& pass, bool recording, const PassRequest& request,
+                                 Tensors& inputs, Tensors& gradients);
   [[nodiscard]] Tensors loop(const Tensors& x, const PassFunctions& functions);
   [[nodiscard]] Tensors loop_over_layers(Tensors x, const PassFunctions& functions, RandomScope& random);
   void learn_input(const Tensors& x, ForwardPass& pass);
@@ -67,16 +79,21 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   [[nodiscard]] Tensors solve(const Tensors& x, ForwardPass& pass, bool recording);
   // Collective. Returns the inputs of this rank's layers after the last sweep, if they differ from the recorded ones.
   [[nodiscard]] LayerStates states_after_last_sweep(const ForwardPass& pass);
+  // Returns the loss, and appends its leaves to `inputs` and the gradients of all inputs to `gradients`.
+  [[nodiscard]] Tensors multigrid_loss(const Tensors& x, ForwardPass& pass, const LossFunction& loss, Tensors& inputs,
+                                       Tensors& gradients);
   [[nodiscard]] Tensors deliver_output(Tensors y, ForwardPass& pass);
   // Collective. Returns the output of rank 0, and zeros of its shape on the other ranks.
   [[nodiscard]] Tensors zeros_like_output(Tensors y, const ForwardPass& pass);
   // Collective. Notes whether a layer of any rank used random numbers.
   void note_random_numbers(RandomScope& random, ForwardPass& pass);
   [[nodiscard]] variable_list adjoint(const std::shared_ptr<ForwardPass>& pass, variable_list&& gradients);
-  void require_input(const Tensors& x) const;
+  // Returns the gradients of the input, the parameters and the extra tensors.
+  [[nodiscard]] Tensors propagate_gradients(ForwardPass& pass, const Tensors& gradients, bool keep_graph);
+  static void require_input(const Tensors& x, const PassRequest& request);
   void keep_point(std::int64_t point, const Tensors& state);
   // The two passes of the pipeline (pipeline_passes.cpp).
-  [[nodiscard]] std::vector<MicroBatch> micro_batches_for(const StateLayout& input) const;
+  [[nodiscard]] std::vector<MicroBatch> micro_batches_for(const StateLayout& input, std::int64_t requested) const;
   [[nodiscard]] PipelineWork pipeline_work(const Tensors& x, ForwardPass& pass, bool recording);
   [[nodiscard]] Tensors pipeline_forward(const Tensors& x, ForwardPass& pass, bool recording);
   [[nodiscard]] Tensors pipeline_backward(const Tensors& gradients, ForwardPass& pass, LayerEvaluator& evaluator,
@@ -84,6 +101,8 @@ struct LayerParallel::Implementation : std::enable_shared_from_this<LayerParalle
   // Returns the loss, and appends its leaves to `inputs` and the gradients of all inputs to `gradients`.
   [[nodiscard]] Tensors pipeline_loss(const Tensors& x, ForwardPass& pass, bool recording, const LossFunction& loss,
                                       Tensors& inputs, Tensors& gradients);
+  // Records a loss whose gradients are known.
+  void record_loss(const Tensors& inputs, Tensors& loss, Tensors gradients, bool on_tape);
   [[nodiscard]] Tensors gradient_at_end(const Tensors& gradients, const ForwardPass& pass);
 
   struct Adjoint {

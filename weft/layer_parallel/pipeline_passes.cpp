@@ -29,9 +29,10 @@ Tensors take_joined(std::vector<MicroBatch>& batches, Member member) {
 
 }  // namespace
 
-std::vector<MicroBatch> LayerParallel::Implementation::micro_batches_for(const StateLayout& input) const {
+std::vector<MicroBatch> LayerParallel::Implementation::micro_batches_for(const StateLayout& input,
+                                                                         std::int64_t requested) const {
   std::vector<MicroBatch> batches;
-  for (const partition::Range rows : micro_batch_rows(input, options.micro_batches, communicator->size())) {
+  for (const partition::Range rows : micro_batch_rows(input, requested, communicator->size())) {
     batches.emplace_back().rows = rows;
   }
   return batches;
@@ -42,7 +43,7 @@ PipelineWork LayerParallel::Implementation::pipeline_work(const Tensors& x, Forw
   pass.shapes = shapes;
   points.clear();
   PipelineWork work;
-  work.micro_batches = micro_batches_for(pass.shapes.input);
+  work.micro_batches = micro_batches_for(pass.shapes.input, pass.requested_micro_batches);
   if (first()) {
     for (MicroBatch& batch : work.micro_batches) batch.input = rows_of(detached(x), batch.rows);
   }

@@ -10,14 +10,7 @@ using multigrid::State;
 using multigrid::Step;
 
 State TensorProblem::step(const State& u, const Step& step) {
-  if (step.final) cache_.clear();  // the coarse levels are done
-  if (step.level == 0) return counted(u, step);
-  auto& [from, to] = cache_[{step.level, step.index}];
-  if (!from || from.shared() != u.shared()) {
-    to = counted(u, step);
-    from = u;
-  }
-  return to;
+  return cache_.step(u, step, [&] { return counted(u, step); });
 }
 
 State TensorProblem::counted(const State& u, const Step& step) {

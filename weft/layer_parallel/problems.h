@@ -13,6 +13,7 @@
 #include "weft/layer_parallel/shapes.h"
 #include "weft/layer_parallel/states.h"
 #include "weft/multigrid/problem/problem.h"
+#include "weft/multigrid/problem/step_cache.h"
 
 namespace weft::layer_parallel {
 
@@ -34,8 +35,7 @@ class TensorProblem : public multigrid::Problem {
         transfers_(transfers),
         evaluations_(static_cast<std::size_t>(levels)) {}
 
-  // Caches the last evaluation of each coarse step: the residual of a coarse point and the following relaxation need
-  // the same step, and so does an iteration after one that skipped the downward sweep.
+  // Coarse steps that were just evaluated come from a cache.
   multigrid::State step(const multigrid::State& u, const multigrid::Step& step) final;
   multigrid::State combine(double a, multigrid::State x, double b, multigrid::State y) override;
   double norm(const multigrid::State& u) override;
@@ -62,16 +62,12 @@ class TensorProblem : public multigrid::Problem {
   const Shapes& shapes_;
 
  private:
-  struct CachedStep {
-    multigrid::State from, to;
-  };
   [[nodiscard]] multigrid::State counted(const multigrid::State& u, const multigrid::Step& step);
 
   Codec codec_;
   const Transfers& transfers_;
   std::vector<std::int64_t> evaluations_;
-  std::map<std::pair<int, std::int64_t>, CachedStep>
-      cache_;  // the last evaluation of each coarse step, by level and index
+  multigrid::StepCache cache_;
 };
 
 class ForwardProblem final : public TensorProblem {

@@ -2,6 +2,7 @@
 
 from .attention import Attention
 from .buffered import BufferedNetwork
+from .controller import ControlRecord, IterationController
 from .dropout import Dropout
 from .micro_batches import PerSample
 from .network import LayerParallel, SerialNetwork, zero_joined_to
@@ -11,9 +12,11 @@ from .transformer import DecoderBlock, EncoderBlock
 __all__ = [
     "Attention",
     "BufferedNetwork",
+    "ControlRecord",
     "DecoderBlock",
     "Dropout",
     "EncoderBlock",
+    "IterationController",
     "LayerParallel",
     "PerSample",
     "SerialNetwork",

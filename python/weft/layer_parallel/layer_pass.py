@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -169,7 +168,7 @@ class Pass:
         statistics = SolveStatistics(direction, **self._library.statistics()[int(backward)])
         if statistics.stalled:
             self._warned.add(direction)
-            warnings.warn(_warning(direction, statistics), stacklevel=_depth_of_caller())
+            warnings.warn(_warning(direction, statistics), stacklevel=_call_site.depth_of_caller())
 
     def end(self) -> None:
         """Called at the end of forward."""
@@ -190,11 +189,3 @@ def _warning(direction: str, statistics: SolveStatistics) -> str:
         f"{'gradients' if direction == 'backward' else 'output'} may be wrong by as much; "
         "use more iterations, fewer levels, a smaller cfactor or a smaller tf"
     )
-
-
-def _depth_of_caller() -> int:
-    """Returns the stacklevel of the user's frame, below those of torch and weft."""
-    frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and _call_site.is_own(frame.f_code.co_filename):
-        frame, depth = frame.f_back, depth + 1
-    return depth

@@ -18,6 +18,7 @@ from weft.communicator import Communicator
 from weft.errors import LayerError
 
 from . import sharing
+from .controller import BufferValues, IterationController, RandomState, RepeatableFunction
 from .layer_pass import HeldLayer, Pass
 from .micro_batches import rows_of
 from .module_state import LentLayer, ModuleWatch
@@ -61,6 +62,8 @@ class LayerParallel(nn.Module):
         relinearize: the coarse steps of the backward solve use the states after the last sweep of the forward solve, as
             in torchbraid. It costs an evaluation per coarse step; converged gradients do not change.
         keep_states: keep the states of the last forward for ``states``.
+        control: an IterationController that compares the gradients of ``loss`` with exact ones. The network must then
+            be trained through ``loss``. Exact steps use ``micro_batches``, by default 1.
 
     Raises ValueError or TypeError for arguments that do not fit, and LayerError if a layer fails.
     """
@@ -87,6 +90,7 @@ class LayerParallel(nn.Module):
         refine: Callable[[State, int], State] | None = None,
         relinearize: bool = False,
         keep_states: bool = False,
+        control: IterationController | None = None,
     ) -> None:
         super().__init__()
         self.comm = comm
@@ -123,12 +127,13 @@ class LayerParallel(nn.Module):
             self.micro_batches = (
                 require_integers("micro_batches", micro_batches, 1) if micro_batches is not None else None
             )
+            self.control = _control(control, replicated)
             if solver == "pipeline":
                 levels, backward_levels = 1, None
             description = {
                 "tf": self.tf,
                 "solver": solver,
-                "micro_batches": self.micro_batches or 0,
+                "micro_batches": self.micro_batches or (0 if solver == "pipeline" else 1),
                 "forward_grid": _grid(levels, cfactor, min_coarse),
                 "backward_grid": _grid(
                     levels if backward_levels is None else backward_levels,
@@ -173,6 +178,14 @@ class LayerParallel(nn.Module):
 
         Raises LayerError on all ranks if a layer fails.
         """
+        if self._is_controlled and self.training and torch.is_grad_enabled():
+            raise RuntimeError(
+                "weft: the IterationController of this LayerParallel cannot see the loss; train with "
+                "net.loss(function, x, targets), and evaluate under torch.no_grad() or after net.eval()"
+            )
+        return self._forward(x, args, kwargs)
+
+    def _forward(self, x: State | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> State:
         return self._run(self._network.forward, Pass(self, x, args, kwargs))
 
     def loss(
@@ -187,7 +200,8 @@ class LayerParallel(nn.Module):
 
         The pipeline calls the function once per micro-batch and computes the gradients at once, in the order "one
         forward, one backward" (1F1B): each rank holds the graphs of few micro-batches. ``weft.backward`` of the result
-        accumulates these gradients. Other solvers call the function once.
+        accumulates these gradients. Other solvers call the function once. With ``control``, the controller selects the
+        solver, and the function is called twice in batches whose gradients are compared.
 
         Args:
             function: the layers after the network and the loss. With the pipeline, the tensors that it uses besides its
@@ -201,15 +215,86 @@ class LayerParallel(nn.Module):
         """
         if reduction not in ("mean", "sum"):
             raise ValueError(f"weft: expected reduction to be 'mean' or 'sum', got {reduction!r}")
+        if self._is_controlled and torch.is_grad_enabled():
+            return self._controlled_loss(function, x, targets, reduction, kwargs)
         if self.solver != "pipeline" or self.replicated:
             return self.compose(function, self(x, **kwargs), *targets)
-        rows = next((len(leaf) for leaf in tree_leaves(x) if isinstance(leaf, Tensor) and leaf.dim() > 0), 0)
+        return self._exact_loss(function, x, targets, reduction, kwargs)
 
-        def part(y: State, begin: int, end: int) -> Tensor:
-            value = function(y, *tree_map_only(Tensor, lambda t: rows_of(t, begin, end, rows, "a target"), targets))
-            return value * ((end - begin) / rows) if reduction == "mean" and rows else value
-
+    def _exact_loss(
+        self,
+        function: Callable[..., Tensor],
+        x: State | None,
+        targets: tuple[Any, ...],
+        reduction: str,
+        kwargs: dict[str, Any],
+    ) -> Tensor:
+        part = _loss_of_part(function, x, targets, reduction)
         return self._run(self._network.loss, Pass(self, x, (), kwargs, part))
+
+    def _controlled_loss(
+        self,
+        function: Callable[..., Tensor],
+        x: State | None,
+        targets: tuple[Any, ...],
+        reduction: str,
+        kwargs: dict[str, Any],
+    ) -> Tensor:
+        assert self.control is not None
+        work, solves = self.control.begin_batch(self.solves)
+        if solves != self.solves:
+            self.solves = solves
+        if work == "compare":
+            return self._compared_loss(self.control, function, x, targets, kwargs)
+        if work == "exact":
+            loss = self._exact_loss(function, x, targets, reduction, kwargs)
+            self.control.end_batch(())
+        else:
+            loss = self.compose(function, self._forward(x, (), kwargs), *targets)
+            self.control.end_batch(self.statistics)
+        return loss
+
+    def _compared_loss(
+        self,
+        control: IterationController,
+        function: Callable[..., Tensor],
+        x: State | None,
+        targets: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Tensor:
+        """Computes the gradients with multigrid and with the pipeline, from the same random numbers and buffers.
+
+        Only the pass whose gradients are used leaves traces in the buffers.
+        """
+        devices = list({p.device for p in self.parameters() if p.device.type != "cpu"})
+        repeatable = RepeatableFunction(function, devices)
+        # The exact pass has a single micro-batch, so both passes call the function once, with all rows.
+        part = _loss_of_part(repeatable, x, targets, "sum")
+
+        def differentiate(solver: str) -> Any:
+            current = Pass(self, x, (), kwargs, part)
+            return self._run(lambda extras, p: self._network.loss_gradients(extras, p, solver), current)
+
+        random, buffers = RandomState(devices), BufferValues()
+        with buffers.watching():
+            approximation = differentiate("mgrit")
+        statistics, updated, random_after = self.statistics, buffers.present(), RandomState(devices)
+        buffers.restore()
+        random.restore()
+        buffers = BufferValues()
+        try:
+            with buffers.watching():
+                exact = differentiate("pipeline")
+        except BaseException:
+            buffers.restore()
+            raise
+        finally:
+            random_after.restore()
+        if control.end_comparison(*self._network.compare(approximation, exact), statistics):
+            return self._network.record(exact)
+        buffers.restore()
+        updated.restore()
+        return self._network.record(approximation)
 
     def _run(self, run: Callable[[list[Tensor], Pass], Any], current: Pass) -> Any:
         try:
@@ -342,6 +427,12 @@ class LayerParallel(nn.Module):
         return self.comm.size == self.levels == self.backward_levels == 1
 
     @property
+    def _is_controlled(self) -> bool:
+        """Whether a controller has to watch the loss: only the gradients of several levels are approximate."""
+        several_levels = self.levels > 1 or self.backward_levels > 1
+        return self.control is not None and self.control.mode != "off" and several_levels
+
+    @property
     def _guess(self) -> Callable[[float], State]:
         guess = self._solves[0].guess
         return guess if callable(guess) else _no_guess
@@ -446,6 +537,27 @@ class SerialNetwork(nn.Module):
             y = layer(x, self.dt, *args, **kwargs) if form == "step" else layer(x, *args, **kwargs)
             x = _advance(x, y, self.dt) if form == "residual" else y
         return x
+
+
+def _loss_of_part(
+    function: Callable[..., Tensor], x: State | None, targets: tuple[Any, ...], reduction: str
+) -> Callable[[State, int, int], Tensor]:
+    """Returns the contribution of some rows to the loss of the whole batch."""
+    rows = next((len(leaf) for leaf in tree_leaves(x) if isinstance(leaf, Tensor) and leaf.dim() > 0), 0)
+
+    def part(y: State, begin: int, end: int) -> Tensor:
+        value = function(y, *tree_map_only(Tensor, lambda t: rows_of(t, begin, end, rows, "a target"), targets))
+        return value * ((end - begin) / rows) if reduction == "mean" and rows else value
+
+    return part
+
+
+def _control(control: IterationController | None, replicated: bool) -> IterationController | None:
+    if control is not None and not isinstance(control, IterationController):
+        raise TypeError(f"weft: expected control to be an IterationController, got {type(control).__name__}")
+    if control is not None and replicated:
+        raise ValueError("weft: an IterationController needs replicated=False: rank 0 must compute the loss")
+    return control
 
 
 def zero_joined_to(arguments: Any) -> Tensor:
