@@ -59,11 +59,10 @@ class Attention(nn.Module):
             key, value = F.linear(memory, weights[1], biases[1]).chunk(2, dim=-1)
         query, key, value = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (query, key, value))
         size = key.shape[2]
-        only_causal = causal and mask is None and padding is None
+        drops = self.training and self.dropout.p > 0
+        only_causal = causal and mask is None and padding is None and not drops
         added = None if only_causal else _added_mask(query, (samples, length, size), mask, padding, causal)
-        if self.training and self.dropout.p > 0:
-            if only_causal:
-                added = _added_mask(query, (samples, length, size), None, None, True)
+        if drops:
             scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
             scores = scores if added is None else scores + added
             y = self.dropout(scores.softmax(dim=-1)) @ value

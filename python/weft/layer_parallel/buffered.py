@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-from weft import _bindings
+from weft import _bindings, _objects
 from weft.communicator import Communicator
 
 from .dropout import Evaluation, current_evaluation, mix
@@ -79,6 +79,8 @@ class BufferedNetwork(nn.Module):
         held = replicated or comm.rank == 0
         self.opening, self.closing = ends if held else (SerialNetwork({}, [], 0.0), SerialNetwork({}, [], 0.0))
         self._sizes = opening, closing
+        if not held:
+            self._register_load_state_dict_pre_hook(_leave_out_ends)
 
     def forward(self, x: State | None = None, *args: Any, **kwargs: Any) -> State:
         """Collective. Returns the state after the last layer on rank 0; the arguments are those of ``LayerParallel``.
@@ -120,6 +122,11 @@ class BufferedNetwork(nn.Module):
         """Collective. See ``LayerParallel.side_input``."""
         return self.middle.side_input(x)
 
+    def full_state_dict(self) -> dict[str, Tensor]:
+        """Collective. Returns the state of all layers on every rank. It can be loaded on any number of ranks."""
+        pieces = _objects.all_gather(self.middle.comm, {key: value.cpu() for key, value in self.state_dict().items()})
+        return {key: value for piece in pieces for key, value in piece.items()}
+
     def _draw(self) -> int:
         """Returns the seed of the buffers' dropout masks. Every rank draws a number, so that they stay in step."""
         return int(torch.empty((), dtype=torch.int64).random_()) if self.training and self._random else 0
@@ -141,6 +148,12 @@ class BufferedNetwork(nn.Module):
             return end(x, *args, **kwargs)
         finally:
             current_evaluation.reset(token)
+
+
+def _leave_out_ends(state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    for key in list(state_dict):
+        if key.startswith((f"{prefix}opening.", f"{prefix}closing.")):
+            del state_dict[key]
 
 
 def _whole(values: Any) -> Any:

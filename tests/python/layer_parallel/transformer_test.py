@@ -223,6 +223,24 @@ def test_buffered_networks_equal_the_plain_loop(
                 same_gradients(layer, copies[first + int(number)], **tolerance)
 
 
+def test_states_of_buffered_networks_load_on_any_number_of_ranks(
+    comm: weft.Communicator, alone: weft.Communicator
+) -> None:
+    def make(group: weft.Communicator) -> BufferedNetwork:
+        return BufferedNetwork(group, blocks(EncoderBlock, 5), opening=2, closing=1, levels=1)
+
+    net, single, other = make(comm), make(alone), make(comm)
+    state_of_all = net.full_state_dict()
+    assert state_of_all.keys() == single.state_dict().keys()
+    single.load_state_dict(state_of_all)
+    other.load_state_dict(state_of_all)
+    with torch.no_grad():
+        y, mine, alike = single(state()), net(state()), other(state())
+    if comm.rank == 0:
+        torch.testing.assert_close(mine, y, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(alike, y, rtol=1e-12, atol=1e-13)
+
+
 def test_buffers_leave_layers_for_the_middle(comm: weft.Communicator) -> None:
     with pytest.raises(ValueError, match="got 2 and 2 of 4 layers"):
         BufferedNetwork(comm, blocks(EncoderBlock, 4), opening=2, closing=2)
