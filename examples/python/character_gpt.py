@@ -5,6 +5,7 @@ mpirun -n 2 python character_gpt.py [--solver pipeline] ...
 The text is the language reference that Python ships for help(). Each block of the transformer is a time step. The first
 and the last block run exactly on rank 0; the solver evaluates those between them: one after another (serial), in
 micro-batches that flow from rank to rank (pipeline, exact), or all at the same time by multigrid (mgrit, approximate).
+With --control, an IterationController compares multigrid's gradients with exact ones and prints its log at the end.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class CharacterGPT:
         self.tokens = nn.Embedding(characters, width)
         self.positions = nn.Embedding(options.context, width)
         self.output = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, characters))
+        self.control = weft.IterationController(options.control, bound=options.bound, every=options.every)
         self.blocks = BufferedNetwork(
             comm,
             lambda number: EncoderBlock(width, options.heads, 4 * width, options.dropout, "gelu", causal=True),
@@ -38,6 +40,7 @@ class CharacterGPT:
             tf=options.tf,
             opening=1,
             closing=1,
+            control=self.control,
             **solver_options(options),
         )
         self.first = comm.rank == 0
@@ -91,6 +94,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tf", type=float, default=4.5, help="end time; a step is tf / blocks (default 4.5)")
     parser.add_argument("--cfactor", type=int, default=2, help="coarsening factor of multigrid (default 2)")
     parser.add_argument("--iterations", type=int, default=1, help="iterations of each multigrid solve (default 1)")
+    parser.add_argument("--control", default="off", choices=["off", "report", "adapt"], help="default off")
+    parser.add_argument("--bound", type=float, default=0.1, help="largest accepted gradient bias (default 0.1)")
+    parser.add_argument("--every", type=int, default=10, help="mini-batches between two comparisons (default 10)")
     parser.add_argument("--micro-batches", type=int, help="of the pipeline (default four per rank)")
     parser.add_argument("--width", type=int, default=32, help="size of the states (default 32)")
     parser.add_argument("--heads", type=int, default=4, help="attention heads (default 4)")
@@ -134,6 +140,8 @@ def main() -> None:
             seconds = time.perf_counter() - start
             print(f"batch {batch}: loss {mean:.4f}, test {tested:.4f}, {seconds:.1f} s", flush=True)
         total = 0.0
+    if comm.rank == 0 and model.control.log:
+        print(model.control)
 
 
 if __name__ == "__main__":
