@@ -86,8 +86,23 @@ TEST(IterationControl, ExactPassesAreComparedLessAndLessOften) {
     compared.push_back(batch);
     control.note_comparison(batch < 60 ? 0.5 : 0.01, std::nullopt);
   }
-  EXPECT_EQ(compared, (std::vector<int>{0,  2,  6,  14, 30, 62, 64, 66, 68, 70, 72, 74,
-                                        76, 78, 80, 82, 84, 86, 88, 90, 92, 94, 96, 98}));
+  // The comparison at 65 follows the return to solves at 64.
+  EXPECT_EQ(compared, (std::vector<int>{0,  2,  6,  14, 30, 62, 64, 65, 67, 69, 71, 73, 75,
+                                        77, 79, 81, 83, 85, 87, 89, 91, 93, 95, 97, 99}));
+}
+
+TEST(IterationControl, LessAccurateSolvesAreComparedAtOnceAndTriedLessOftenAfterAFailure) {
+  IterationControl control(with(true));
+  std::vector<int> tried;
+  for (int comparison = 0; comparison < 40; ++comparison) {
+    // One additional iteration suffices, and none is too few.
+    const bool enough = control.setting().iterations > 0;
+    if (!enough) tried.push_back(comparison);
+    control.note_comparison(enough ? 0.01 : 0.2, 1.0);
+    const bool returned = enough && control.setting().iterations == 0;
+    EXPECT_EQ(control.comparison_due(), returned || !enough);
+  }
+  EXPECT_EQ(tried, (std::vector<int>{0, 3, 8, 17, 34}));
 }
 
 TEST(IterationControl, ABiasBetweenRoomAndBoundChangesNothing) {

@@ -9,6 +9,7 @@ namespace weft::layer_parallel {
 namespace {
 
 constexpr std::int64_t kLongestInterval = 16;  // in units of ControlOptions::every
+constexpr int kMostWithRoom = 16;              // in units of ControlOptions::comparisons_with_room
 
 void require(bool holds, const char* name, const char* expected, double value) {
   if (holds) return;
@@ -27,7 +28,8 @@ void validate(const ControlOptions& options) {
   require(options.comparisons_with_room >= 1, "comparisons_with_room", "at least 1", options.comparisons_with_room);
 }
 
-IterationControl::IterationControl(const ControlOptions& options) : options_(options), interval_(options.every) {
+IterationControl::IterationControl(const ControlOptions& options)
+    : options_(options), required_with_room_(options.comparisons_with_room), interval_(options.every) {
   validate(options);
 }
 
@@ -42,7 +44,7 @@ std::optional<double> IterationControl::bias() const {
 
 bool IterationControl::comparison_due() const {
   const std::optional<double> expected = bias();
-  if (!expected || batches_ + 1 >= interval_) return true;
+  if (!expected || returned_ || batches_ + 1 >= interval_) return true;
   if (exact_) return false;
   if (!options_.adapt && above_) return false;  // it was reported, and nothing has changed since
   return !(*expected <= options_.bound);
@@ -74,19 +76,24 @@ bool IterationControl::note_comparison(double bias, std::optional<double> change
   above_ = !(bias <= options_.bound);
   if (!options_.adapt) return above_;
   interval_ = exact_ && above_ ? std::min(2 * interval_, kLongestInterval * options_.every) : options_.every;
+  if (returned_ && above_) {
+    required_with_room_ = std::min(2 * required_with_room_, kMostWithRoom * options_.comparisons_with_room);
+  }
+  returned_ = false;
   with_room_ = bias <= options_.room * options_.bound ? with_room_ + 1 : 0;
   if (above_ && !exact_) {
     climb(bias);
   } else if (!above_) {
     bias_before_climb_.reset();
   }
-  if (with_room_ >= options_.comparisons_with_room && (exact_ || rung_ > 0)) {
+  if (with_room_ >= required_with_room_ && (exact_ || rung_ > 0)) {
     if (exact_) {
       exact_ = false;
     } else {
       --rung_;
     }
     with_room_ = 0;
+    returned_ = true;
   }
   return above_;
 }

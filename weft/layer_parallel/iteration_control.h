@@ -12,12 +12,13 @@ namespace weft::layer_parallel {
 struct ControlOptions {
   // False: only reports. True: changes the setting, and compared batches use the exact gradient.
   bool adapt = true;
-  double bound = 0.1;             // largest bias
-  std::int64_t every = 10;        // batches from one comparison to the next
-  int more_iterations = 4;        // most iterations to add to each solve
-  int more_relaxations = 1;       // most relaxations to add to each solve, after the iterations
-  double room = 0.3;              // a bias below room * bound allows less accurate solves …
-  int comparisons_with_room = 2;  // … if this many comparisons in a row find it
+  double bound = 0.1;        // largest bias
+  std::int64_t every = 10;   // batches from one comparison to the next
+  int more_iterations = 4;   // most iterations to add to each solve
+  int more_relaxations = 1;  // most relaxations to add to each solve, after the iterations
+  double room = 0.3;         // a bias below room * bound allows less accurate solves …
+  // … if this many comparisons in a row find it. Each return that fails doubles the number, up to 16 times.
+  int comparisons_with_room = 2;
 };
 
 // Throws std::invalid_argument for invalid values.
@@ -39,8 +40,9 @@ class IterationControl {
   // The setting of the next batch. If it is exact, comparisons use solves with the other two members.
   [[nodiscard]] ControlSetting setting() const;
   // Whether the next batch must be compared: at the first batch, every `every` batches, after a bias above the bound
-  // unless passes are exact, and when bias() exceeds the bound. While passes are exact, comparisons only look for a
-  // chance to leave this setting, so each one that finds none doubles the interval, up to 16 times `every`.
+  // unless passes are exact, after a return to less accurate solves, and when bias() exceeds the bound. While passes
+  // are exact, comparisons only look for a chance to leave this setting, so each one that finds none doubles the
+  // interval, up to 16 times `every`.
   [[nodiscard]] bool comparison_due() const;
   // The last measured bias, scaled by the growth of the solves' last change since then. Empty before the first
   // comparison.
@@ -60,6 +62,8 @@ class IterationControl {
   bool exact_ = false;
   bool above_ = false;
   int with_room_ = 0;  // comparisons in a row
+  int required_with_room_;
+  bool returned_ = false;  // to less accurate solves, which have not been compared yet
   std::int64_t interval_;
   std::int64_t batches_ = 0;  // without comparison, since the last one
   std::optional<double> bias_;
