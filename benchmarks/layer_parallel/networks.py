@@ -32,8 +32,8 @@ def dense_input() -> Tensor:
     return torch.randn(BATCH, WIDTH)
 
 
-def image_input() -> Tensor:
-    return torch.randn(50, 4, 28, 28)
+def image_input(batch: int = 50) -> Tensor:
+    return torch.randn(batch, 4, 28, 28)
 
 
 FORWARD = Solve(iterations=2, relaxations=0, skip_downcycle=True, residual=False, storage="c-points")

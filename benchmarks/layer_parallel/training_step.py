@@ -61,6 +61,7 @@ def main() -> None:
     measure("dense", Dense, 128, dense_input())
     measure("dense", Dense, 512, dense_input())
     measure("conv", Convolutions, 32, image_input())
+    measure("conv_batch200", Convolutions, 32, image_input(200))  # micro-batches of 25 images instead of 6
 
 
 if __name__ == "__main__":

@@ -161,7 +161,8 @@ class LayerParallel(LPModule):
     def _ready(self) -> weft.LayerParallel:
         """Returns the network. Collective if the time grids changed, because coarse steps then borrow other layers."""
         grid = self._time_grids()
-        solves = (self.fwd_app.solve(), self.bwd_app.solve())
+        coarsens = self._coarsen is not None
+        solves = (self.fwd_app.solve(coarsens), self.bwd_app.solve(coarsens))
         if self._network is None or self._grid != grid:
             network = weft.LayerParallel(
                 self._group,

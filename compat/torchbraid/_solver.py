@@ -145,10 +145,10 @@ class SolverSettings:
     def cfactor(self) -> dict[int, int]:
         return self._per_level(self._cfactor)
 
-    def solve(self) -> Solve:
-        """Returns weft's options. As in torchbraid, a solve starts from the states of the previous one; an iteration
-        that skips the way down does not use them."""
-        start = "zero" if self._skip else "previous"
+    def solve(self, coarsens_space: bool = False) -> Solve:
+        """Returns weft's options. As in torchbraid, a solve starts from the states of the previous one. A first
+        iteration that skips the way down replaces them, unless the coarse levels have fewer spatial points."""
+        start = "zero" if self._skip and not coarsens_space else "previous"
         return Solve(
             iterations=self._iterations,
             tolerance=self._tolerance,

@@ -103,6 +103,9 @@ class mgopt_solver:
             new.out_ls_step = []
             if self.preserve_optim:
                 new.optimizer = make_optimizer(new.optims, new.model)
+            if self.levels or epochs == 0:
+                # torchbraid allocates its vectors with a batch. The order of shuffled batches depends on this.
+                next(iter(train_loader), None)
             if self.levels:
                 interpolate, kwargs = self.process_get_interp_params(new.interp_params)
                 write_params_inplace(new.model, interpolate(new.model, self.levels[-1].model, **kwargs))
