@@ -2,19 +2,15 @@
 #include "weft/time_parallel/sequence_multigrid.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/allclose.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/generated/VariableFactories.h>
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <vector>
 
+#include "weft/mpi/comm.h"
 #include "weft/mpi/communicator.h"
 
 namespace weft::time_parallel {
@@ -35,13 +31,12 @@ std::vector<std::int64_t> pieces(int ranks) {
 class Recurrence : public testing::TestWithParam<TimeOrder> {
  protected:
   Recurrence() {
-    const int ranks = world_->size();
-    steps_ = pieces(ranks);
+    steps_ = pieces(world_.size());
     const std::int64_t total = std::accumulate(steps_.begin(), steps_.end(), std::int64_t{0});
     factors_.resize(static_cast<std::size_t>(total));
     for (std::size_t t = 0; t < factors_.size(); ++t) factors_[t] = 0.3 + 0.05 * static_cast<double>(t % 7);
-    begin_ = std::accumulate(steps_.begin(), steps_.begin() + world_->rank(), std::int64_t{0});
-    end_ = begin_ + steps_[static_cast<std::size_t>(world_->rank())];
+    begin_ = std::accumulate(steps_.begin(), steps_.begin() + world_.rank(), std::int64_t{0});
+    end_ = begin_ + steps_[static_cast<std::size_t>(world_.rank())];
   }
 
   // The states after (adjoint: before) each step.
@@ -55,7 +50,7 @@ class Recurrence : public testing::TestWithParam<TimeOrder> {
     return states;
   }
 
-  std::shared_ptr<Communicator> world_ = Communicator::world()->dup();
+  const mpi::CommView world_{MPI_COMM_WORLD};
   std::vector<std::int64_t> steps_;
   std::vector<double> factors_;
   std::int64_t begin_ = 0;
@@ -63,11 +58,13 @@ class Recurrence : public testing::TestWithParam<TimeOrder> {
 };
 
 TEST_P(Recurrence, TakesEachFinalStepOnceAndJoinsIndependentSteps) {
-  const auto reverse = world_->split(0, world_->size() - 1 - world_->rank());
+  // Ranks in the order of the solve's time.
+  const int rank = GetParam() == TimeOrder::kForward ? world_.rank() : world_.size() - 1 - world_.rank();
+  const auto ordered = Communicator::adopt(world_.split(0, rank));
   multigrid::HierarchyOptions grid;
   grid.max_levels = 2;
   grid.coarsening = 3;
-  SequenceMultigrid solver(GetParam() == TimeOrder::kForward ? world_ : reverse, steps_, grid, GetParam());
+  SequenceMultigrid solver(ordered, steps_, grid, GetParam());
   multigrid::Options options;
   options.max_iterations = 40;
   options.absolute_tolerance = 1e-14;
@@ -101,7 +98,9 @@ TEST_P(Recurrence, TakesEachFinalStepOnceAndJoinsIndependentSteps) {
     EXPECT_LT(t, end_);
     EXPECT_NEAR(value, states[static_cast<std::size_t>(t)], 1e-12) << "step " << t;
   }
-  if (end_ > begin_) EXPECT_GE(together, 2U);
+  if (end_ > begin_) {
+    EXPECT_GE(together, 2U);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, Recurrence, testing::Values(TimeOrder::kForward, TimeOrder::kAdjoint));

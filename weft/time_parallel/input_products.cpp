@@ -61,12 +61,12 @@ Tensor compute(const Tensor& x, const Tensor& weight, const std::optional<Tensor
 }
 
 struct Function : torch::autograd::Function<Function> {
+  // x: a result of in_memory_order.
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
                         const std::optional<Tensor>& bias) {
-    const Tensor ordered = in_memory_order(x);
-    context->save_for_backward({ordered, weight});
+    context->save_for_backward({x, weight});
     context->saved_data["biased"] = bias.has_value();
-    return multiply(ordered, weight.t(), bias.value_or(Tensor()));
+    return multiply(x, weight.t(), bias.value_or(Tensor()));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
@@ -100,7 +100,7 @@ Tensor differentiate(const Tensor& x, const Tensor& weight, const std::optional<
     const at::AutoDispatchBelowADInplaceOrView guard;
     return handle().call(x, weight, bias);
   }
-  return Function::apply(x, weight, bias);
+  return Function::apply(in_memory_order(x), weight, bias);
 }
 
 }  // namespace
