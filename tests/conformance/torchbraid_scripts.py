@@ -75,7 +75,8 @@ SCRIPTS = [
         "drivers/cifar10", "main_nested_iter.py", f"--steps 8 --samp-ratio 0.002 --channels 2 --epochs 2 {SMALL}", (1,)
     ),
     Script("examples/UCI_HAR_Recurrent", "UCI_HAR_GRU_script.py", SEQUENCES, (1, 2)),
-    Script("drivers/rnns/uci-har", "train.py", f"{SEQUENCES} --lp-levels 2", (2,)),
+    # It fails with torchbraid, because it uses an older interface.
+    Script("drivers/rnns/uci-har", "train.py", f"{SEQUENCES} --lp-levels 2", (1, 2), compared=False),
 ]
 MISSING = re.compile(r"ModuleNotFoundError: No module named '(?!torchbraid)[^']*'")
 NUMBER = re.compile(r"\b[Ll]oss: *(-?\d+\.\d+|nan|-?inf)")
@@ -93,6 +94,10 @@ def prepare(checkout: Path, root: Path) -> None:
     torchbraid_data.write_modelnet(root / "examples/modelnet")
     for folder in RECURRENT:
         uci_har_data.write(root / folder)
+    # train.py prints the revision of its checkout.
+    git = ["git", "-C", str(root), "-c", "user.name=weft", "-c", "user.email=weft"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "copy"], check=True)
 
 
 def run(root: Path, script: Script, ranks: int) -> tuple[str, list[float]]:
