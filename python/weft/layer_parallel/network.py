@@ -106,7 +106,9 @@ class LayerParallel(nn.Module):
             "replicated": replicated,
             "coarsen": coarsen,
             "refine": refine,
+            "relinearize": relinearize,
             "keep_states": keep_states,
+            "control": control,
         }
         self._held: dict[int, HeldLayer] = {}  # the layers on this rank, by number
         self._copies: dict[int, nn.Module] = {}  # of other ranks' layers; neither trained nor saved by this rank

@@ -104,6 +104,13 @@ def test_options_are_kept(comm: weft.Communicator) -> None:
     assert refined.solves == net.solves and refined.replicated and refined.levels == 2
 
 
+def test_the_controller_is_kept(comm: weft.Communicator) -> None:
+    control = weft.IterationController("report")
+    net = LayerParallel(comm, [Block(WIDTH) for _ in range(8)], cfactor=2, control=control)
+    refined, _ = weft.refine(net)
+    assert refined.control is control
+
+
 # ---- optimizers
 
 
