@@ -118,7 +118,7 @@ def newton(pararnn: str | None) -> None:
     x = torch.randn(steps, batch, hidden)
     piece = x.chunk(world.size)[world.rank]
 
-    # The residual before the last of as many iterations as ParaRNN takes.
+    # With this residual, the solve takes as many iterations as ParaRNN does.
     probe = weft.ParaGRU(hidden, hidden, solver="newton")
     probe(x)
     tolerance = 1.001 * probe.statistics[0].residuals[ITERATIONS - 1]
