@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,14 +15,14 @@ from .solver import Batch
 
 
 def agree(
-    comm: Communicator | None, name: str, facts: dict[str, Any], problem: str, x: Any, initial: Sequence[Tensor] | None,
-    lengths: Tensor | None, wants_grad: bool,
+    comm: Communicator | None, name: str, facts_of: Callable[[], dict[str, Any]], problem: str, x: Any,
+    initial: Sequence[Tensor] | None, lengths: Tensor | None, wants_grad: bool,
 ) -> tuple[Batch, list[Tensor] | None]:  # fmt: skip
     """Collective. Checks the arguments on all ranks.
 
     Args:
         name: the class of the network.
-        facts: values that must be equal on all ranks, by name.
+        facts_of: returns values that must be equal on all ranks, by name.
         problem: the reason why this rank's arguments do not fit; empty if they do.
         x: this rank's steps in time-major order. initial: tensors of the initial state.
         lengths: numbers of steps of the rows of the whole sequence.
@@ -38,6 +38,7 @@ def agree(
             _check_lengths(name, lengths, x.size(0))
         return Batch(x, (x.size(0),), 0, lengths, wants_grad), None if initial is None else list(initial)
 
+    facts = facts_of()
     shapes = None if problem or initial is None else [tuple(state.shape) for state in initial]
     limits = None if problem or lengths is None else lengths.tolist()
     count = 0 if problem else x.size(0)

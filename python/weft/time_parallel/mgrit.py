@@ -123,7 +123,7 @@ class _MgritSolve:
                 self.before[last] = states
             if final and keep_graphs:
                 graphs = self._graphs(last, split)
-                following = _joined([graph.after for graph in graphs], _places(last, graphs))
+                following = _joined([graph.after.detach() for graph in graphs], _places(last, graphs))
             else:
                 x = torch.cat([inputs(number) for number in first])
                 with torch.no_grad(), tape(False):
@@ -266,7 +266,7 @@ class _MgritSolve:
         """Returns graphs of exactly these steps, at the states of the forward solve."""
         known = {id(graph): graph for step in local if (graph := self.graphs.get((step, count)))}
         graphs = list(known.values())
-        if sum(len(graph.steps) for graph in graphs) == len(local):
+        if sorted(step for graph in graphs for step in graph.steps) == sorted(local):
             return graphs
         return [self._evaluate(local, count)]
 

@@ -58,19 +58,13 @@ class TimeParallel(nn.Module):
             x = x.transpose(0, 1)
         initial = None if state is None else [state] if isinstance(state, Tensor) else list(state)
         single = self._single(state)
-        facts = {
-            "batch": x.size(1) if isinstance(x, Tensor) and x.dim() >= 2 else None,
-            "dtype": str(x.dtype) if isinstance(x, Tensor) else None,
-            "features": tuple(x.shape[2:]) if isinstance(x, Tensor) else None,
-            "cell": (cell_name(self.cell), [tuple(p.shape) for p in self.parameters()]),
-            "solver": self._solver.options.facts(),
-            "masked": lengths is not None,
-        }
         wants_grad = torch.is_grad_enabled() and any(
             t.requires_grad for t in (x, *(initial or []), *self.parameters()) if isinstance(t, Tensor)
         )
         problem = self._problem(x, initial, lengths)
-        batch, states = agree(self.comm, "TimeParallel", facts, problem, x, initial, lengths, wants_grad)
+        batch, states = agree(
+            self.comm, "TimeParallel", lambda: self._facts(x, lengths), problem, x, initial, lengths, wants_grad
+        )
         if states is None:
             raise ValueError("weft: TimeParallel: expected an initial state on rank 0, got None")
         single = len(states) == 1 if single is None else single
@@ -127,6 +121,17 @@ class TimeParallel(nn.Module):
             recurrence = CellRecurrence(self.cell, shapes, single, copies)
             y, _ = self._run(choice, recurrence, detached, [state.detach() for state in states])
             return [y.detach(), *grad(y.sum(), [x, *copies.values()])]
+
+    def _facts(self, x: Any, lengths: Tensor | None) -> dict[str, Any]:
+        """Returns the values that must be equal on all ranks."""
+        return {
+            "batch": x.size(1) if isinstance(x, Tensor) and x.dim() >= 2 else None,
+            "dtype": str(x.dtype) if isinstance(x, Tensor) else None,
+            "features": tuple(x.shape[2:]) if isinstance(x, Tensor) else None,
+            "cell": (cell_name(self.cell), [tuple(p.shape) for p in self.parameters()]),
+            "solver": self._solver.options.facts(),
+            "masked": lengths is not None,
+        }
 
     def _problem(self, x: Any, initial: list[Any] | None, lengths: Tensor | None) -> str:
         if not isinstance(x, Tensor) or x.dim() < 2 or not x.is_floating_point():

@@ -133,3 +133,20 @@ def test_nan_in_the_input_raises_on_all_ranks(rank: int, size: int) -> None:
         net(x)
     net(torch.randn(12, 2, 3, dtype=torch.float64))  # the next batch works
     weft.reset_tape()
+
+
+@pytest.mark.parametrize("factor", [3, 4])
+def test_backward_uses_the_graphs_of_the_last_forward_sweep(factor: int, rank: int) -> None:
+    spans: list[float] = []
+
+    def cell(x: torch.Tensor, h: torch.Tensor, dt: float = 1) -> torch.Tensor:
+        spans.append(dt)
+        return torch.tanh(x + h / 2)
+
+    solve = weft.Solve(iterations=20, relative_tolerance=0, tolerance=1e-12)
+    net = weft.TimeParallel(cell, comm=weft.world(), solver="mgrit", cfactor=factor, forward=solve, backward=solve)
+    x = torch.randn(12 + 12 * rank, 2, 3, dtype=torch.float64, requires_grad=True)
+    y, _ = net(x, torch.zeros(2, 3, dtype=torch.float64))
+    spans.clear()
+    weft.backward(y.sum())
+    assert spans and all(dt == factor for dt in spans)
