@@ -31,6 +31,7 @@ from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
 from .layer_parallel import IterationController, LayerParallel, PerSample, Solve
 from .mesh import Mesh
+from .planning import Machine, plan
 from .time_parallel import GRU, LSTM, ImplicitGRU, ParaGRU, ParaLSTM, TimeParallel
 from .tools._diagnosis import doctor
 from .version import __version__
@@ -59,6 +60,7 @@ __all__ = [
     "IterationController",
     "LayerError",
     "LayerParallel",
+    "Machine",
     "Mesh",
     "MpiError",
     "NotConverged",
@@ -85,6 +87,7 @@ __all__ = [
     "library_path",
     "memory",
     "options",
+    "plan",
     "reset_tape",
     "sml",
     "spatial",
