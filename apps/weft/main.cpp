@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
       {"doctor", "Show the installed versions and report problems"},
       {"report", "Create a web page of a run: curves, tables, pictures"},
       {"compare", "Compare the curves and parameters of two runs"},
+      {"plan", "Predict the training time of a network on many ranks"},
       {"tensorboard", "Export the metrics of a run to TensorBoard"},
       {"sml-demo", "Demonstrate training with sums computed by a software switch"}};
   for (const auto& [name, summary] : modules) app.add_subcommand(name, summary)->prefix_command()->set_help_flag();

@@ -131,22 +131,6 @@ SolverKind solver_of(const py::handle& name) {
                                         {{"mgrit", SolverKind::kMultigrid}, {"pipeline", SolverKind::kPipeline}});
 }
 
-Options options(const py::dict& description) {
-  Options options;
-  options.tf = description["tf"].cast<double>();
-  options.solver = solver_of(description["solver"]);
-  options.micro_batches = description["micro_batches"].cast<std::int64_t>();
-  options.forward_grid = grid(description["forward_grid"]);
-  options.backward_grid = grid(description["backward_grid"]);
-  options.forward = multigrid::solve_options(description["forward"]);
-  options.backward = multigrid::solve_options(description["backward"]);
-  options.replicated = description["replicated"].cast<bool>();
-  options.relinearize = description["relinearize"].cast<bool>();
-  options.keep_states = description["keep_states"].cast<bool>();
-  for (const auto& form : description["forms"]) options.forms.push_back(form_of(form));
-  return options;
-}
-
 std::unique_ptr<LayerParallel> create(std::int64_t communicator, std::int64_t count, const py::dict& layers,
                                       SharedCopies shared, const py::dict& description) {
   std::map<std::int64_t, Layer> needed;
@@ -257,6 +241,22 @@ py::tuple plan(std::int64_t count, int ranks, int rank, const py::dict& descript
 }
 
 }  // namespace
+
+Options options(const py::dict& description) {
+  Options options;
+  options.tf = description["tf"].cast<double>();
+  options.solver = solver_of(description["solver"]);
+  options.micro_batches = description["micro_batches"].cast<std::int64_t>();
+  options.forward_grid = grid(description["forward_grid"]);
+  options.backward_grid = grid(description["backward_grid"]);
+  options.forward = multigrid::solve_options(description["forward"]);
+  options.backward = multigrid::solve_options(description["backward"]);
+  options.replicated = description["replicated"].cast<bool>();
+  options.relinearize = description["relinearize"].cast<bool>();
+  options.keep_states = description["keep_states"].cast<bool>();
+  for (const auto& form : description["forms"]) options.forms.push_back(form_of(form));
+  return options;
+}
 
 void bind(py::module_& m) {
   m.def("layer_parallel_plan", &plan);

@@ -3,7 +3,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include "weft/layer_parallel/network.h"
+
 namespace weft::layer_parallel {
+
+// From the description that LayerParallel creates in Python.
+[[nodiscard]] Options options(const pybind11::dict& description);
 
 void bind(pybind11::module_& m);
 

@@ -7,6 +7,7 @@
 #include "python/bindings/errors.h"
 #include "python/bindings/layer_parallel.h"
 #include "python/bindings/multigrid.h"
+#include "python/bindings/planning.h"
 #include "python/bindings/recorded_operation.h"
 #include "python/bindings/trace.h"
 #include "python/bindings/wait_hooks.h"
@@ -35,6 +36,7 @@ PYBIND11_MODULE(weft_bindings, m) {
   });
   weft::layer_parallel::bind(m);
   weft::multigrid::bind(m);
+  weft::planning::bind(m);
   weft::collective::bind_recorded_operation(m);
   weft::trace::bind(m);
 }

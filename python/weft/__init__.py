@@ -31,7 +31,11 @@ from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
 from .layer_parallel import IterationController, LayerParallel, PerSample, Solve
 from .mesh import Mesh
+<<<<<<< HEAD
 from .multilevel import refine
+=======
+from .planning import Machine, plan
+>>>>>>> plan
 from .time_parallel import GRU, LSTM, ImplicitGRU, ParaGRU, ParaLSTM, TimeParallel
 from .tools._diagnosis import doctor
 from .version import __version__
@@ -60,6 +64,7 @@ __all__ = [
     "IterationController",
     "LayerError",
     "LayerParallel",
+    "Machine",
     "Mesh",
     "MpiError",
     "NotConverged",
@@ -86,7 +91,11 @@ __all__ = [
     "library_path",
     "memory",
     "options",
+<<<<<<< HEAD
     "refine",
+=======
+    "plan",
+>>>>>>> plan
     "reset_tape",
     "sml",
     "spatial",

@@ -149,6 +149,7 @@ class LayerParallel(nn.Module):
                 "keep_states": keep_states,
                 "forms": self._forms,
             }
+            self._description: dict[str, Any] = description
             begin, end, borrowed, lent, owners, self.levels, self.backward_levels = (
                 _bindings.load().layer_parallel_plan(count, comm.size, comm.rank, description)
             )
@@ -292,7 +293,8 @@ class LayerParallel(nn.Module):
             raise
         finally:
             random_after.restore()
-        if control.end_comparison(*self._network.compare(approximation, exact), statistics):
+        bias, cosine, norm = self._network.compare(approximation, exact)
+        if control.end_comparison(bias, cosine, norm, statistics):
             return self._network.record(exact)
         buffers.restore()
         updated.restore()

@@ -1,4 +1,4 @@
-"""The tools behind the weft command: doctor, report, compare, tensorboard and sml_demo.
+"""The tools behind the weft command: doctor, report, compare, plan, tensorboard and sml_demo.
 
 Each runs as ``weft <tool>`` or ``python -m weft.tools.<tool>``.
 """
