@@ -31,11 +31,8 @@ from .communicator import CartTopology, Communicator, from_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
 from .layer_parallel import IterationController, LayerParallel, PerSample, Solve
 from .mesh import Mesh
-<<<<<<< HEAD
 from .multilevel import refine
-=======
 from .planning import Machine, plan
->>>>>>> plan
 from .time_parallel import GRU, LSTM, ImplicitGRU, ParaGRU, ParaLSTM, TimeParallel
 from .tools._diagnosis import doctor
 from .version import __version__
@@ -91,11 +88,8 @@ __all__ = [
     "library_path",
     "memory",
     "options",
-<<<<<<< HEAD
-    "refine",
-=======
     "plan",
->>>>>>> plan
+    "refine",
     "reset_tape",
     "sml",
     "spatial",
