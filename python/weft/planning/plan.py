@@ -157,7 +157,9 @@ def plan(
     threads: int = 1,
     repeats: int = 3,
 ) -> Plan:
-    """Measures a training step in this process and predicts it for each solver and number of ranks. Not collective.
+    """Measures a training step in this process and predicts it for each solver and number of ranks.
+
+    Collective if the job has several ranks; each of them makes its own plan.
 
     Args:
         network: a sequence of modules, an ``nn.Sequential``, a LayerParallel on one rank, or a recurrent network of
