@@ -89,7 +89,7 @@ class Plan:
         if best.solver == "serial":
             return f"stay serial: no solver is faster {where} (serial: {_time(best.seconds)} per step)"
         gain = self.serial.seconds / best.seconds
-        bias = f", bias {best.bias:.1%}" if best.bias else ""
+        bias = f", bias {best.bias:.2g}" if best.bias else ""
         return (
             f"use {best.solver} ({best.setting}) on {best.ranks} ranks: {_time(best.seconds)} per step, {gain:.2f} "
             f"times as fast as serial{bias}"
