@@ -21,7 +21,7 @@ RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class PlanError(ValueError):
-    """The network cannot be planned: the message says why."""
+    """The network cannot be planned; the message contains the reason."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def plan(
         form, tf: as in LayerParallel, for sequences of modules.
         settings: levels, coarsening factor, forward and backward solve of multigrid; by default several are tried, or
             those of the LayerParallel network.
-        threads: torch's threads on each rank; use as many in training.
+        threads: number of torch's threads on each rank; use the same number in training.
         repeats: measurements per value, of which the median counts.
 
     Raises PlanError if the network cannot be evaluated, and JobError if the network of the machine cannot be measured.
