@@ -10,7 +10,7 @@ namespace weft::planning {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// As many cores as ranks, and no cost of communication.
+// One core per rank; communication costs nothing.
 Machine ideal(int ranks) { return {.latency = 0, .bandwidth = kInfinity, .cores = ranks, .ranks_per_node = ranks}; }
 
 // A value that passes through all ranks, each of which works for `seconds`.

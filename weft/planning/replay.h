@@ -8,13 +8,13 @@
 
 namespace weft::planning {
 
-// A message takes latency + bytes / bandwidth; a reduction takes as many of them as log2(ranks), rounded up. Ranks are
+// A message takes latency + bytes / bandwidth; a reduction takes log2(ranks) messages, rounded up. Ranks are
 // placed on the nodes in order. If a node has more ranks than cores, work waits for a core; a rank that waits for a
 // message needs no core.
 struct Machine {
   double latency = 0;    // seconds
   double bandwidth = 1;  // bytes per second; may be infinite
-  int cores = 1;         // of a node
+  int cores = 1;         // on each node
   int ranks_per_node = 1;
 };
 

@@ -17,7 +17,7 @@ struct Task {
   Kind kind = Kind::kCompute;
   double seconds = 0;      // of kCompute
   int peer = -1;           // the other rank of a message
-  int channel = 0;         // of a message
+  int channel = 0;         // messages of different channels are independent
   std::int64_t bytes = 0;  // of kSend and kJoin
   friend bool operator==(const Task&, const Task&) = default;
 };

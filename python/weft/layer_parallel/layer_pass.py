@@ -52,6 +52,7 @@ class Pass:
         self._layers = network._held
         self._library = network._network
         self._warned = network._warned
+        self._controlled = network._is_controlled
         self.coarsen, self.refine = network._transfers
         self.guess = network._guess
         self.plain = network._plain and loss is None
@@ -166,7 +167,9 @@ class Pass:
         if direction in self._warned:
             return
         statistics = SolveStatistics(direction, **self._library.statistics()[int(backward)])
-        if statistics.stalled:
+        # A controller measures the error, so it need not be estimated; a state that is not finite has another cause.
+        known = self._controlled and math.isfinite(statistics.last_change or 0.0)
+        if statistics.stalled and not known:
             self._warned.add(direction)
             warnings.warn(_warning(direction, statistics), stacklevel=_call_site.depth_of_caller())
 

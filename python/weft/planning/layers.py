@@ -295,7 +295,7 @@ def _predict_multigrid(
     machine: Machine,
     bound: float,
 ) -> Prediction:
-    """Selects the fastest setting within the bound; if there is none, the one with the smallest bias."""
+    """Selects the fastest setting within the bound, or else the one with the smallest bias."""
     found = []
     for grid in grids:
         replayed = _replay_multigrid(net, costs, grid, 1, machine)

@@ -21,7 +21,7 @@ RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class PlanError(ValueError):
-    """The network cannot be planned: the message says why."""
+    """The network cannot be planned; the message contains the reason."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Plan:
         if best.solver == "serial":
             return f"stay serial: no solver is faster {where} (serial: {_time(best.seconds)} per step)"
         gain = self.serial.seconds / best.seconds
-        bias = f", bias {best.bias:.1%}" if best.bias else ""
+        bias = f", bias {best.bias:.2g}" if best.bias else ""
         return (
             f"use {best.solver} ({best.setting}) on {best.ranks} ranks: {_time(best.seconds)} per step, {gain:.2f} "
             f"times as fast as serial{bias}"
@@ -157,7 +157,9 @@ def plan(
     threads: int = 1,
     repeats: int = 3,
 ) -> Plan:
-    """Measures a training step in this process and predicts it for each solver and number of ranks. Not collective.
+    """Measures a training step in this process and predicts it for each solver and number of ranks.
+
+    Collective if the job has several ranks; each of them makes its own plan.
 
     Args:
         network: a sequence of modules, an ``nn.Sequential``, a LayerParallel on one rank, or a recurrent network of
@@ -170,7 +172,7 @@ def plan(
         form, tf: as in LayerParallel, for sequences of modules.
         settings: levels, coarsening factor, forward and backward solve of multigrid; by default several are tried, or
             those of the LayerParallel network.
-        threads: torch's threads on each rank; use as many in training.
+        threads: number of torch's threads on each rank; use the same number in training.
         repeats: measurements per value, of which the median counts.
 
     Raises PlanError if the network cannot be evaluated, and JobError if the network of the machine cannot be measured.

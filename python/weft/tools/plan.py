@@ -10,6 +10,7 @@ import argparse
 import importlib
 import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -140,7 +141,7 @@ def render(result: Plan, comparisons: Sequence[Comparison] = ()) -> str:
 
 
 def _exponent(ranks: int) -> float:
-    return float(torch.tensor(float(ranks)).log2())
+    return math.log2(ranks)
 
 
 def _print_comparisons(comparisons: Sequence[Comparison]) -> None:

@@ -110,6 +110,16 @@ def test_adapt_uses_the_exact_gradient_in_compared_batches(comm: weft.Communicat
         torch.testing.assert_close(closing.weight.grad, last.weight.grad, **EXACT)
 
 
+def test_adapt_replaces_the_warning_about_convergence(comm: weft.Communicator) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net = build(comm, IterationController("adapt", every=2))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for _ in range(3):
+            step(net, optimizer, *data())
+    assert net.control.log[0].bias > 0.1
+
+
 def test_gradients_accumulate_and_scale(comm: weft.Communicator) -> None:
     x, target = data()
     net = build(comm, IterationController("adapt", every=1))

@@ -106,7 +106,7 @@ def test_settings_of_a_layer_parallel_network_are_used(comm: weft.Communicator) 
 
 
 def test_layers_that_change_the_shape() -> None:
-    """Multigrid cannot coarsen them; the plan says so and continues."""
+    """Multigrid cannot coarsen them; a note in the plan states the reason."""
     net = nn.Sequential(nn.Linear(4, 8), *(nn.Linear(8, 8) for _ in range(14)), nn.Linear(8, 2))
     result = plan(net, torch.randn(4, 4), machine=IDEAL, ranks=[2], form="plain", repeats=1)
     assert result.solvers == ["serial", "pipeline"]
