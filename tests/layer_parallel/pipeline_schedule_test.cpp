@@ -4,7 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -35,11 +36,15 @@ std::vector<Result> needs(const PipelineAction& action, int stage, int stages, b
   return {};
 }
 
-// Executes the actions of all stages as their needs allow. Returns false if all stages wait.
-bool completes(const Schedules& schedules, bool loss) {
+int cost(Kind kind) { return kind == Kind::kForward ? 1 : kind == Kind::kBackward ? 2 : 0; }
+
+// Executes the actions of all stages as their needs allow. Returns the time at which the last one ends, or nullopt if
+// all stages wait.
+std::optional<int> duration(const Schedules& schedules, bool loss) {
   const int stages = static_cast<int>(schedules.size());
   std::vector<std::size_t> next(schedules.size());
-  std::set<Result> done;
+  std::vector<int> time(schedules.size());
+  std::map<Result, int> done;
   for (bool progress = true; progress;) {
     progress = false;
     for (int stage = 0; stage < stages; ++stage) {
@@ -48,17 +53,21 @@ bool completes(const Schedules& schedules, bool loss) {
         const auto& action = schedule[next[stage]];
         const auto needed = needs(action, stage, stages, loss);
         if (!std::all_of(needed.begin(), needed.end(), [&](const Result& r) { return done.contains(r); })) break;
-        done.insert({action.kind, stage, action.micro_batch});
+        for (const Result& result : needed) time[stage] = std::max(time[stage], done[result]);
+        time[stage] += cost(action.kind);
+        done[{action.kind, stage, action.micro_batch}] = time[stage];
         ++next[stage];
         progress = true;
       }
     }
   }
   for (int stage = 0; stage < stages; ++stage) {
-    if (next[stage] < schedules[stage].size()) return false;
+    if (next[stage] < schedules[stage].size()) return std::nullopt;
   }
-  return true;
+  return *std::max_element(time.begin(), time.end());
 }
+
+bool completes(const Schedules& schedules, bool loss) { return duration(schedules, loss).has_value(); }
 
 std::int64_t most_graphs(const std::vector<PipelineAction>& schedule) {
   std::int64_t now = 0, most = 0;
@@ -90,6 +99,18 @@ TEST(PipelineSchedule, OneForwardOneBackwardLimitsTheGraphs) {
     for (int stage = 0; stage < stages; ++stage) {
       EXPECT_EQ(most_graphs(one_forward_one_backward(stage, stages, 20)), stages - stage + 1);
       EXPECT_EQ(most_graphs(one_forward_one_backward(stage, stages, 2)), 2);
+    }
+  }
+}
+
+TEST(PipelineSchedule, OneForwardOneBackwardKeepsAllStagesBusy) {
+  for (int stages = 1; stages <= 6; ++stages) {
+    for (const std::int64_t micro_batches : {stages, 2 * stages, 3 * stages + 1}) {
+      Schedules schedules;
+      for (int stage = 0; stage < stages; ++stage) {
+        schedules.push_back(one_forward_one_backward(stage, stages, micro_batches));
+      }
+      EXPECT_EQ(duration(schedules, true), (micro_batches + stages - 1) * 3) << stages << " " << micro_batches;
     }
   }
 }
