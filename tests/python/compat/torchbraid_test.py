@@ -542,3 +542,37 @@ def test_unsupported_arguments_raise_on_every_rank() -> None:
     m.setFwdFinalFCRelax(False)  # accepted; the last sweep is always on
     assert network(Dense, 4, user_mpi_buf=not torch.cuda.is_available()) is not None
     assert_same_pass(m, Loop(Dense, 4), batch(3, 4))
+
+
+# ---- torchbraid's numbers
+
+# Losses of torchbraid (commit 29b42ce) on one rank: the first cycle is complete (its default), or skips the way down.
+LOSSES = {
+    False: [0.323099, 0.610789, 0.349373, 0.486369],
+    True: [4.472266, 0.995153, 0.517323, 2.467239],
+}
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_unconverged_training_gives_torchbraids_losses(skip: bool) -> None:
+    torch.manual_seed(0)
+    m = torchbraid.LayerParallel(
+        comm, lambda: Dense(2, torch.float32), 10, 10.0, max_fwd_levels=3, max_bwd_levels=3, max_iters=2
+    )
+    if skip:
+        m.setSkipDowncycle(True)
+    m.setNumRelax(1)
+    m.setNumRelax(0, level=0)
+    o = m.comp_op()
+    optimizer = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    for _ in LOSSES[skip]:
+        x = torch.rand(5, 2, generator=generator)
+        loss = o(nn.functional.mse_loss, m(x), torch.sin(3 * x))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    if RANK == 0:
+        assert losses == pytest.approx(LOSSES[skip], rel=1e-4)
