@@ -134,8 +134,8 @@ class Collectives : public testing::Test {
 };
 
 TEST_F(Collectives, OfAnySize) {
-  // Bytes: one step up to 16 Ki, two steps up to 64 Ki, then chunks of 512 Ki.
-  for (const std::int64_t count : {0, 1, 3, 1001, 2048, 2049, 8191, 8193, 40'007, 300'007}) check_all(count);
+  // Bytes: up to 24 next to the flags, one step up to 8 Ki, then chunks of 512 Ki.
+  for (const std::int64_t count : {0, 1, 3, 4, 1001, 1024, 1025, 8191, 8193, 40'007, 300'007}) check_all(count);
 }
 
 TEST_F(Collectives, AcrossMemoryInSmallChunks) {

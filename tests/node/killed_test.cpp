@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/eventually.h"
 #include "tests/node/random_collectives.h"
 #include "weft/mpi/communicator.h"
 #include "weft/mpi/environment.h"
@@ -106,7 +107,7 @@ TEST(Killed, OtherRanksRaiseAndNothingRemains) {
       const std::string raised = "rank " + std::to_string(rank) + " raised: weft.PeerLost: rank ";
       EXPECT_NE(job.output.find(raised), std::string::npos);
     }
-    EXPECT_EQ(remaining_processes(), 0);
+    EXPECT_NO_THROW(eventually([] { return remaining_processes() == 0; }, "the end of all ranks"));
     EXPECT_EQ(named_segments(), 0);
   }
 }

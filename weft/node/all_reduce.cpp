@@ -1,5 +1,7 @@
 #include "weft/node/all_reduce.h"
 
+#include <algorithm>
+
 #include "weft/mpi/chunks.h"
 #include "weft/mpi/collectives.h"
 #include "weft/node/cross_memory_reduction.h"
@@ -12,12 +14,19 @@ namespace {
 constexpr const char* kKind = "all_reduce";
 
 SegmentReductionPlan one_step(const void* in, void* out, std::int64_t count, std::int64_t size) {
-  return {.contribution = {{in, count * size}}, .mine = {0, count}, .own = in, .out = out, .total = count};
+  return {.contribution = {in, count * size},
+          .pieces = {},
+          .mine = {0, count},
+          .own = in,
+          .out = out,
+          .whole = nullptr,
+          .total = count};
 }
 
 SegmentReductionPlan two_steps(const void* in, void* out, std::int64_t count, std::int64_t size, const Group& group) {
   const Range mine = part_of(count, group.rank(), group.size(), kGrainBytes / size);
-  return {.contribution = {{in, count * size}},
+  return {.contribution = {in, count * size},
+          .pieces = {},
           .mine = mine,
           .own = mpi::at(in, mine.first, size),
           .out = mpi::at(out, mine.first, size),
@@ -51,7 +60,7 @@ std::unique_ptr<mpi::Operation> start_all_reduce(const void* in, void* out, std:
   if (group == nullptr) return nullptr;
   const std::int64_t size = mpi::size_of(type);
   const std::int64_t bytes = count * size;
-  if (bytes <= options().one_step_bytes) {
+  if (bytes <= std::min(options().one_step_bytes, Group::capacity())) {
     return start_segment_reduction(std::move(group), kKind, one_step(in, out, count, size), type, op, std::move(keep));
   }
   if (bytes <= std::min(group->cross_memory() ? options().two_step_bytes : Group::capacity(), Group::capacity())) {

@@ -10,7 +10,7 @@ namespace weft::node {
 
 struct Call {
   const char* operation = "collective";       // for messages
-  mpi::Communicator* communicator = nullptr;  // its alarms interrupt the wait, and a failure raises one; may be null
+  mpi::Communicator* communicator = nullptr;  // its alarms interrupt long waits, and a failure raises one; may be null
   std::shared_ptr<void> keep = {};            // owns the memory of the call
   bool host_memory = true;                    // if not, as for CUDA tensors, MPI is used; must be equal on all ranks
 };

@@ -17,8 +17,6 @@
 namespace weft::node {
 namespace {
 
-// More slots let more operations be in flight; fewer ones keep the areas in the cache.
-constexpr std::uint64_t kSlots = 4;
 constexpr std::size_t kAlignment = 128;  // processors fetch pairs of cache lines
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -46,10 +44,22 @@ bool all_succeeded(mpi::CommView comm, const std::string& failure, const char* c
 // The group is an attribute of its MPI communicator, which MPI deletes with the communicator.
 using Attribute = std::shared_ptr<Group>;
 
+std::atomic<std::uint64_t> g_deleted{0};  // the number of deleted attributes
+
 int delete_attribute(MPI_Comm /*comm*/, int /*key*/, void* value, void* /*extra*/) {
+  ++g_deleted;
   delete static_cast<Attribute*>(value);
   return MPI_SUCCESS;
 }
+
+// The last attribute that a thread used: MPI's own look-up takes a tenth of a small collective. A deletion makes all
+// entries invalid, because MPI may reuse the handle.
+struct LastAttribute {
+  MPI_Comm comm = MPI_COMM_NULL;
+  std::uint64_t deleted = 0;
+  const Attribute* attribute = nullptr;
+};
+thread_local LastAttribute t_last;
 
 int attribute_key() {
   static const int key = [] {
@@ -67,10 +77,16 @@ std::string describe(int error) { return std::generic_category().message(error);
 
 std::shared_ptr<Group> Group::of(mpi::CommView comm) {
   if (comm.size() == 1) return nullptr;
+  const std::uint64_t deleted = g_deleted;
+  if (t_last.comm == comm.handle() && t_last.deleted == deleted && t_last.attribute != nullptr)
+    return *t_last.attribute;
   void* stored = nullptr;
   int found = 0;
   mpi::check(MPI_Comm_get_attr(comm.handle(), attribute_key(), &stored, &found), "MPI_Comm_get_attr", comm.handle());
-  if (found != 0) return *static_cast<Attribute*>(stored);
+  if (found != 0) {
+    t_last = {comm.handle(), deleted, static_cast<Attribute*>(stored)};
+    return *t_last.attribute;
+  }
   auto group = std::make_unique<Attribute>();
   const mpi::UniqueComm node = comm.split_shared();
   if (node.size() == comm.size()) {
@@ -89,7 +105,8 @@ Group::Group(mpi::CommView node)
       size_(node.size()),
       stride_(stride_for(size_)),
       processes_(static_cast<std::size_t>(size_)),
-      peers_(node) {
+      peers_(node),
+      known_completed_(static_cast<std::size_t>(size_)) {
   exchange_processes(node);
   count_cores(node);
 }
@@ -182,10 +199,39 @@ std::uint64_t Group::next_operation() {
 
 bool Group::slot_free(std::uint64_t operation) const noexcept {
   if (operation <= kSlots) return true;
+  const std::uint64_t previous = operation - kSlots;
   for (int rank = 0; rank < size_; ++rank) {
-    if (post(operation, rank).finished.load(std::memory_order_acquire) < operation - kSlots) return false;
+    if (known_completed_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire) >= previous) continue;
+    if (post(operation, rank).finished.load(std::memory_order_acquire) < previous) return false;
   }
   return true;
+}
+
+void Group::set_posted(std::uint64_t operation, std::uint64_t fingerprint) noexcept {
+  Post& mine = post(operation, rank_);
+  mine.fingerprint = fingerprint;
+  mine.completed = completed_.load(std::memory_order_acquire);
+  mine.posted.store(operation, std::memory_order_release);
+}
+
+bool Group::has_posted(std::uint64_t operation, int rank) noexcept {
+  const Post& theirs = post(operation, rank);
+  if (theirs.posted.load(std::memory_order_acquire) != operation) return false;
+  auto& known = known_completed_[static_cast<std::size_t>(rank)];
+  if (known.load(std::memory_order_relaxed) < theirs.completed) {
+    known.store(theirs.completed, std::memory_order_release);  // a race with a smaller bound is harmless
+  }
+  return true;
+}
+
+// Operations may finish in any order, on several threads.
+void Group::set_finished(std::uint64_t operation) noexcept {
+  post(operation, rank_).finished.store(operation, std::memory_order_release);
+  last_finished_[operation % kSlots].store(operation, std::memory_order_release);
+  std::uint64_t completed = completed_.load(std::memory_order_acquire);
+  while (last_finished_[(completed + 1) % kSlots].load(std::memory_order_acquire) == completed + 1) {
+    if (completed_.compare_exchange_weak(completed, completed + 1)) ++completed;
+  }
 }
 
 std::byte* Group::post_data(std::uint64_t operation, int rank) const noexcept {

@@ -8,6 +8,7 @@
 // All flags hold the number of the operation, so nothing has to be reset.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +22,16 @@
 namespace weft::node {
 
 // Flags of one rank in one slot. They have their own cache line, which the rank's data follows.
+inline constexpr std::int64_t kTinyBytes = 24;
 struct alignas(64) Post {
-  std::atomic<std::uint64_t> posted;    // the data and addresses of this operation are complete
-  std::atomic<std::uint64_t> reduced;   // the rank's part of the result is complete
-  std::atomic<std::uint64_t> finished;  // the rank does not access the slot or other ranks' memory any more
-  std::uint64_t fingerprint;            // must be equal on all ranks
+  std::atomic<std::uint64_t> posted;       // the data and addresses of this operation are complete
+  std::atomic<std::uint64_t> reduced;      // the rank's part of the result is complete
+  std::atomic<std::uint64_t> finished;     // the rank does not access the slot or other ranks' memory any more
+  std::uint64_t fingerprint;               // must be equal on all ranks
+  std::uint64_t completed;                 // when posting, the rank had finished all operations up to this one
+  std::array<std::byte, kTinyBytes> tiny;  // data of this size share the cache line with the flags
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(Post) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Memory of a rank that another rank accesses.
 struct Exposure {
@@ -60,6 +64,11 @@ class Group {
 
   // Whether all ranks have finished the previous operation of the slot.
   [[nodiscard]] bool slot_free(std::uint64_t operation) const noexcept;
+  // Publishes this rank's post.
+  void set_posted(std::uint64_t operation, std::uint64_t fingerprint) noexcept;
+  // Whether `rank` has published its post.
+  [[nodiscard]] bool has_posted(std::uint64_t operation, int rank) noexcept;
+  void set_finished(std::uint64_t operation) noexcept;
   [[nodiscard]] Post& post(std::uint64_t operation, int rank) const noexcept;
   [[nodiscard]] std::byte* area(std::uint64_t operation, int rank) const noexcept;
   // The memory that `rank` exposes to each rank.
@@ -73,6 +82,9 @@ class Group {
   void require_alive() const { peers_.require_alive(); }
 
  private:
+  // More slots let more operations be in flight; fewer ones keep the areas in the cache.
+  static constexpr std::uint64_t kSlots = 4;
+
   explicit Group(mpi::CommView node);
   void exchange_processes(mpi::CommView node);
   void count_cores(mpi::CommView node);
@@ -90,6 +102,11 @@ class Group {
   std::vector<std::int64_t> processes_;
   mpi::Peers peers_;
   std::atomic<std::uint64_t> operations_{0};
+  // This process finished these operations last, by slot, and all operations up to `completed_`.
+  std::array<std::atomic<std::uint64_t>, kSlots> last_finished_{};
+  std::atomic<std::uint64_t> completed_{0};
+  // By rank: a lower bound of its `completed`, from the last post that this process read. It saves cache misses.
+  std::vector<std::atomic<std::uint64_t>> known_completed_;
   std::atomic<bool> failed_ = false;
 };
 

@@ -11,14 +11,15 @@ struct Options {
   // Read and write the memory of other processes (WEFT_CROSS_MEMORY=0 disables it). Without it, large messages use MPI.
   bool cross_memory = true;
 
-  // The choice of an algorithm by the bytes of a rank's message. Must be equal on all ranks.
+  // The choice of an algorithm by the bytes of a rank's message. Must be equal on all ranks. WEFT_NODE_SIZES sets these
+  // numbers, separated by commas.
   // Reductions up to this size read all contributions from the segment, in one step.
-  std::int64_t one_step_bytes = std::int64_t{16} << 10;
+  std::int64_t one_step_bytes = std::int64_t{8} << 10;
   // All-reduces up to this size use the segment in two steps: each rank reduces a part, then all collect the parts.
-  // Larger messages use cross-memory attach.
-  std::int64_t two_step_bytes = std::int64_t{64} << 10;
+  // Larger messages use cross-memory attach. By default it starts here, and two steps serve systems without it.
+  std::int64_t two_step_bytes = std::int64_t{8} << 10;
   // Messages between two ranks up to this size are copied through the segment.
-  std::int64_t copy_bytes = std::int64_t{16} << 10;
+  std::int64_t copy_bytes = std::int64_t{8} << 10;
   // Bytes that a rank reduces at a time with cross-memory attach, over all contributions; they should fit its cache.
   std::int64_t chunk_bytes = std::int64_t{512} << 10;
 

@@ -49,7 +49,7 @@ std::unique_ptr<mpi::Operation> start_reduce(const void* in, void* out, std::int
       plan.own = in;
       plan.out = out;
     } else {
-      plan.contribution = {{in, bytes}};
+      plan.contribution = {in, bytes};
     }
     return start_segment_reduction(std::move(group), kKind, std::move(plan), type, op, std::move(keep));
   }

@@ -19,7 +19,7 @@ SegmentReductionPlan one_step(const std::vector<const void*>& blocks, std::span<
   SegmentReductionPlan plan;
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
     if (rank == me) plan.mine = {plan.total, counts[rank]};
-    plan.contribution.push_back({blocks[rank], counts[rank] * size});
+    plan.pieces.push_back({blocks[rank], counts[rank] * size});
     plan.total += counts[rank];
   }
   plan.own = blocks[me];

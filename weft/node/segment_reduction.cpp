@@ -20,13 +20,18 @@ class SegmentReduction final : public SlotOperation {
         bytes_(mpi::size_of(type)) {}
 
  private:
+  [[nodiscard]] std::byte* vector_of(int rank) const {
+    return plan_.total * bytes_ <= kTinyBytes ? post_of(rank).tiny.data() : area_of(rank);
+  }
+
   void post() override {
-    std::byte* area = area_of(group().rank());
-    for (const Given& piece : plan_.contribution) {
-      if (piece.bytes == 0) continue;
-      std::memcpy(area, piece.data, static_cast<std::size_t>(piece.bytes));
+    std::byte* area = vector_of(group().rank());
+    const auto add = [&](const Given& piece) {
+      if (piece.bytes > 0) std::memcpy(area, piece.data, static_cast<std::size_t>(piece.bytes));
       area += piece.bytes;
-    }
+    };
+    add(plan_.contribution);
+    for (const Given& piece : plan_.pieces) add(piece);
   }
 
   bool work() override {
@@ -46,15 +51,16 @@ class SegmentReduction final : public SlotOperation {
   void reduce_mine() {
     const int me = group().rank();
     const auto& [first, count] = plan_.mine;
-    std::vector<const void*> sources;
+    thread_local std::vector<const void*> sources;
+    sources.clear();
     for (int rank = 0; rank < group().size(); ++rank) {
-      sources.push_back(rank == me ? plan_.own : mpi::at(area_of(rank), first, bytes_));
+      sources.push_back(rank == me ? plan_.own : mpi::at(vector_of(rank), first, bytes_));
     }
     reduce_in_order(sources, plan_.out, count, type_, op_);
     if (plan_.whole == nullptr) return;
     // No rank reads this rank's own contribution to its part, so the result can replace it.
     if (count > 0)
-      std::memcpy(mpi::at(area_of(me), first, bytes_), plan_.out, static_cast<std::size_t>(count * bytes_));
+      std::memcpy(mpi::at(vector_of(me), first, bytes_), plan_.out, static_cast<std::size_t>(count * bytes_));
     set_reduced();
     for (int k = 1; k < group().size(); ++k) missing_.push_back((me + k) % group().size());
   }
@@ -64,7 +70,7 @@ class SegmentReduction final : public SlotOperation {
       if (!has_reduced(rank)) return false;
       const auto [first, count] = part_of(plan_.total, rank, group().size(), kGrainBytes / bytes_);
       if (count > 0) {
-        std::memcpy(mpi::at(plan_.whole, first, bytes_), mpi::at(area_of(rank), first, bytes_),
+        std::memcpy(mpi::at(plan_.whole, first, bytes_), mpi::at(vector_of(rank), first, bytes_),
                     static_cast<std::size_t>(count * bytes_));
       }
       return true;

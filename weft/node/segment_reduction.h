@@ -25,10 +25,11 @@ inline constexpr std::int64_t kPageBytes = 4096;
 [[nodiscard]] Range part_of(std::int64_t count, int rank, int ranks, std::int64_t grain);
 
 struct SegmentReductionPlan {
-  std::vector<Given> contribution;  // this rank's vector, in one or several pieces; at most Group::capacity() bytes
-  Range mine;                       // the elements that this rank reduces
-  const void* own = nullptr;        // this rank's contribution to them
-  void* out = nullptr;              // their result; may be `own`
+  Given contribution;         // this rank's vector, of at most Group::capacity() bytes
+  std::vector<Given> pieces;  // the vector, if it consists of several pieces
+  Range mine;                 // the elements that this rank reduces
+  const void* own = nullptr;  // this rank's contribution to them
+  void* out = nullptr;        // their result; may be `own`
   // If set, all ranks reduce their part_of() the vector and then collect the others' results in this vector.
   void* whole = nullptr;
   std::int64_t total = 0;  // elements of the vector

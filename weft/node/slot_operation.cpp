@@ -27,18 +27,16 @@ bool SlotOperation::advance() {
 }
 
 bool SlotOperation::run_steps() {
-  const int me = group_->rank();
   switch (step_) {
     case Step::kReserve:
       if (!group_->slot_free(number_)) return false;
       post();
-      post_of(me).fingerprint = fingerprint_;
-      post_of(me).posted.store(number_, std::memory_order_release);
+      group_->set_posted(number_, fingerprint_);
       step_ = Step::kWork;
       [[fallthrough]];
     case Step::kWork:
       if (!work()) return false;
-      post_of(me).finished.store(number_, std::memory_order_release);
+      group_->set_finished(number_);
       step_ = Step::kRelease;
       [[fallthrough]];
     case Step::kRelease:
@@ -72,9 +70,8 @@ void SlotOperation::idle() {
 }
 
 bool SlotOperation::has_posted(int rank) {
-  const Post& theirs = post_of(rank);
-  if (theirs.posted.load(std::memory_order_acquire) != number_) return false;
-  if (theirs.fingerprint != fingerprint_ && !mismatched()) {
+  if (!group_->has_posted(number_, rank)) return false;
+  if (post_of(rank).fingerprint != fingerprint_ && !mismatched()) {
     record_mismatch("rank " + std::to_string(rank) +
                     " called another collective, or with another size, type or reduction, than rank " +
                     std::to_string(group_->rank()));
