@@ -52,6 +52,7 @@ void kill_this_process_at_random(unsigned seed) {
     std::fprintf(stderr, "rank %d failed otherwise: %s\n", rank, error.what());
   }
   std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // the launcher kills all ranks when one exits
   std::_Exit(3);
 }
 
@@ -62,8 +63,10 @@ struct Result {
 
 Result run_job(unsigned seed) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command = "WEFT_TEST_SEED=" + std::to_string(seed) + " timeout 60 " WEFT_LAUNCHER " -n " +
-                              std::to_string(kRanks) + " " + program + " --gtest_filter=Killed.Rank 2>&1";
+  // The launcher must not kill the other ranks before they notice.
+  const std::string command = "PRTE_MCA_odls_base_sigkill_timeout=20 WEFT_TEST_SEED=" + std::to_string(seed) +
+                              " timeout 60 " WEFT_LAUNCHER " -n " + std::to_string(kRanks) + " " + program +
+                              " --gtest_filter=Killed.Rank 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   Result result{-1, {}};
   if (pipe == nullptr) return result;
@@ -78,9 +81,11 @@ int remaining_processes() {
   int count = 0;
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos || name == std::to_string(::getpid())) continue;
     std::error_code ignored;
     const auto program = std::filesystem::read_symlink(entry.path() / "exe", ignored);
-    if (program == self && entry.path().filename() != std::to_string(::getpid())) ++count;
+    if (program == self) ++count;
   }
   return count;
 }
