@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char* kKind = "all_reduce";
 
+std::int64_t one_step_limit() { return std::min(options().one_step_bytes, Group::capacity()); }
+
 SegmentReductionPlan one_step(const void* in, void* out, std::int64_t count, std::int64_t size) {
   return {.contribution = {in, count * size},
           .pieces = {},
@@ -60,12 +62,13 @@ std::unique_ptr<mpi::Operation> start_all_reduce(const void* in, void* out, std:
   if (group == nullptr) return nullptr;
   const std::int64_t size = mpi::size_of(type);
   const std::int64_t bytes = count * size;
-  if (bytes <= std::min(options().one_step_bytes, Group::capacity())) {
-    return start_segment_reduction(std::move(group), kKind, one_step(in, out, count, size), type, op, std::move(keep));
+  if (bytes <= one_step_limit()) {
+    return std::make_unique<SegmentReduction>(std::move(group), kKind, one_step(in, out, count, size), type, op,
+                                              std::move(keep));
   }
   if (bytes <= std::min(group->cross_memory() ? options().two_step_bytes : Group::capacity(), Group::capacity())) {
     auto plan = two_steps(in, out, count, size, *group);
-    return start_segment_reduction(std::move(group), kKind, std::move(plan), type, op, std::move(keep));
+    return std::make_unique<SegmentReduction>(std::move(group), kKind, std::move(plan), type, op, std::move(keep));
   }
   if (!group->cross_memory()) return nullptr;
   auto plan = across(in, out, count, size, *group);
@@ -74,6 +77,14 @@ std::unique_ptr<mpi::Operation> start_all_reduce(const void* in, void* out, std:
 
 void all_reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, mpi::CommView comm,
                 const Call& call) {
+  // Small messages need no memory from the heap.
+  if (call.host_memory && count * mpi::size_of(type) <= one_step_limit()) {
+    if (auto group = Group::of(comm)) {
+      SegmentReduction operation(std::move(group), kKind, one_step(in, out, count, mpi::size_of(type)), type, op,
+                                 call.keep);
+      return complete(operation, call);
+    }
+  }
   if (const auto operation = call.host_memory ? start_all_reduce(in, out, count, type, op, comm, call.keep) : nullptr) {
     return complete(*operation, call);
   }

@@ -51,7 +51,7 @@ std::unique_ptr<mpi::Operation> start_reduce(const void* in, void* out, std::int
     } else {
       plan.contribution = {in, bytes};
     }
-    return start_segment_reduction(std::move(group), kKind, std::move(plan), type, op, std::move(keep));
+    return std::make_unique<SegmentReduction>(std::move(group), kKind, std::move(plan), type, op, std::move(keep));
   }
   if (!group->cross_memory()) return nullptr;
   auto plan = across(in, out, count, size, root, *group);

@@ -53,8 +53,8 @@ std::unique_ptr<mpi::Operation> start_reduce_scatter(const std::vector<const voi
   const std::int64_t limit =
       group->cross_memory() ? std::min(options().one_step_bytes * group->size(), Group::capacity()) : Group::capacity();
   if (mpi::total_of(counts) * size <= limit) {
-    return start_segment_reduction(std::move(group), kKind, one_step(blocks, counts, out, size, me), type, op,
-                                   std::move(keep));
+    return std::make_unique<SegmentReduction>(std::move(group), kKind, one_step(blocks, counts, out, size, me), type,
+                                              op, std::move(keep));
   }
   if (!group->cross_memory()) return nullptr;
   return start_cross_memory_reduction(std::move(group), kKind, across(blocks, counts, out, size, me), type, op,

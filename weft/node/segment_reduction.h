@@ -35,8 +35,28 @@ struct SegmentReductionPlan {
   std::int64_t total = 0;  // elements of the vector
 };
 
-[[nodiscard]] std::unique_ptr<mpi::Operation> start_segment_reduction(std::shared_ptr<Group> group, const char* kind,
-                                                                      SegmentReductionPlan plan, Datatype type,
-                                                                      ReduceOp op, std::shared_ptr<void> keep);
+class SegmentReduction final : public SlotOperation {
+ public:
+  // `kind`: names the collective; must be equal on all ranks.
+  SegmentReduction(std::shared_ptr<Group> group, const char* kind, SegmentReductionPlan plan, Datatype type,
+                   ReduceOp op, std::shared_ptr<void> keep);
+
+ private:
+  void post() override;
+  [[nodiscard]] bool work() override;
+  [[nodiscard]] bool exposed_to(int /*rank*/) const override { return false; }
+
+  [[nodiscard]] std::byte* vector_of(int rank) const;
+  [[nodiscard]] bool reduce();
+  void reduce_mine();
+  [[nodiscard]] bool collect();
+
+  SegmentReductionPlan plan_;
+  std::vector<int> missing_;  // ranks whose part of the result is missing
+  Datatype type_;
+  ReduceOp op_;
+  std::int64_t bytes_;  // of an element
+  bool reduced_ = false;
+};
 
 }  // namespace weft::node
