@@ -169,7 +169,7 @@ TEST_F(Collectives, ReportAFallbackOnce) {
   options.segment = rank_ != size_ - 1;
   const ScopedOptions scope(options);
   testing::internal::CaptureStderr();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(Group::of(comm_.dup("again")), nullptr);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(std::shared_ptr<Group>(Group::of(comm_.dup("again"))), nullptr);
   const std::string printed = testing::internal::GetCapturedStderr();
   EXPECT_LE(std::count(printed.begin(), printed.end(), '\n'), 1) << printed;  // 0 if another test has caused it
 }

@@ -77,11 +77,12 @@ std::unique_ptr<mpi::Operation> start_all_reduce(const void* in, void* out, std:
 
 void all_reduce(const void* in, void* out, std::int64_t count, Datatype type, ReduceOp op, mpi::CommView comm,
                 const Call& call) {
-  // Small messages need no memory from the heap.
+  // Small messages need neither memory from the heap nor atomic reference counts.
   if (call.host_memory && count * mpi::size_of(type) <= one_step_limit()) {
-    if (auto group = Group::of(comm)) {
-      SegmentReduction operation(std::move(group), kKind, one_step(in, out, count, mpi::size_of(type)), type, op,
-                                 call.keep);
+    if (const auto& group = Group::of(comm)) {
+      // The communicator owns the group, so the operation does not have to.
+      SegmentReduction operation(std::shared_ptr<Group>(std::shared_ptr<void>(), group.get()), kKind,
+                                 one_step(in, out, count, mpi::size_of(type)), type, op, call.keep);
       return complete(operation, call);
     }
   }

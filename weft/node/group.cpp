@@ -75,18 +75,21 @@ std::string describe(int error) { return std::generic_category().message(error);
 
 }  // namespace
 
-std::shared_ptr<Group> Group::of(mpi::CommView comm) {
-  if (comm.size() == 1) return nullptr;
-  const std::uint64_t deleted = g_deleted;
-  if (t_last.comm == comm.handle() && t_last.deleted == deleted && t_last.attribute != nullptr)
-    return *t_last.attribute;
+const std::shared_ptr<Group>& Group::of(mpi::CommView comm) {
+  static const std::shared_ptr<Group> none;
+  if (comm.size() == 1) return none;
+  const std::uint64_t deleted = g_deleted.load(std::memory_order_acquire);
+  if (t_last.comm != comm.handle() || t_last.deleted != deleted || t_last.attribute == nullptr) {
+    t_last = {comm.handle(), deleted, &find_or_create(comm)};
+  }
+  return *t_last.attribute;
+}
+
+const std::shared_ptr<Group>& Group::find_or_create(mpi::CommView comm) {
   void* stored = nullptr;
   int found = 0;
   mpi::check(MPI_Comm_get_attr(comm.handle(), attribute_key(), &stored, &found), "MPI_Comm_get_attr", comm.handle());
-  if (found != 0) {
-    t_last = {comm.handle(), deleted, static_cast<Attribute*>(stored)};
-    return *t_last.attribute;
-  }
+  if (found != 0) return *static_cast<Attribute*>(stored);
   auto group = std::make_unique<Attribute>();
   const mpi::UniqueComm node = comm.split_shared();
   if (node.size() == comm.size()) {
@@ -194,7 +197,9 @@ std::uint64_t Group::next_operation() {
   if (failed_) {
     throw mpi::MpiError("weft.MpiError: an earlier collective of this communicator did not finish; create a new one");
   }
-  return ++operations_;
+  const std::uint64_t next = operations_.load(std::memory_order_relaxed) + 1;
+  operations_.store(next, std::memory_order_relaxed);
+  return next;
 }
 
 bool Group::slot_free(std::uint64_t operation) const noexcept {
@@ -224,14 +229,15 @@ bool Group::has_posted(std::uint64_t operation, int rank) noexcept {
   return true;
 }
 
-// Operations may finish in any order, on several threads.
+// Operations may finish in any order, on several threads. The flag comes last: an atomic exchange after it would wait
+// until the other ranks have lost the cache line.
 void Group::set_finished(std::uint64_t operation) noexcept {
-  post(operation, rank_).finished.store(operation, std::memory_order_release);
   last_finished_[operation % kSlots].store(operation, std::memory_order_release);
   std::uint64_t completed = completed_.load(std::memory_order_acquire);
   while (last_finished_[(completed + 1) % kSlots].load(std::memory_order_acquire) == completed + 1) {
     if (completed_.compare_exchange_weak(completed, completed + 1)) ++completed;
   }
+  post(operation, rank_).finished.store(operation, std::memory_order_release);
 }
 
 std::byte* Group::post_data(std::uint64_t operation, int rank) const noexcept {

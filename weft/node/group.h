@@ -44,8 +44,8 @@ class Group {
  public:
   // Returns the group of a communicator whose ranks all share memory; null for other communicators. Collective at the
   // first call, which creates the group and stores it with the communicator. If the system does not permit shared
-  // memory, prints a message once and returns null on all ranks.
-  [[nodiscard]] static std::shared_ptr<Group> of(mpi::CommView comm);
+  // memory, prints a message once and returns null on all ranks. The reference is valid as long as the communicator.
+  [[nodiscard]] static const std::shared_ptr<Group>& of(mpi::CommView comm);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -56,7 +56,7 @@ class Group {
   // Bytes of the data area of a post.
   [[nodiscard]] static constexpr std::int64_t capacity() noexcept { return std::int64_t{256} << 10; }
 
-  // The number of the next operation. All ranks must start the same operations in the same order.
+  // The number of the next operation. All ranks must start the same operations in the same order, one at a time.
   // Throws mpi::MpiError after an operation that did not finish.
   [[nodiscard]] std::uint64_t next_operation();
   // Called if an operation does not finish: its slot stays in use.
@@ -86,6 +86,7 @@ class Group {
   static constexpr std::uint64_t kSlots = 4;
 
   explicit Group(mpi::CommView node);
+  [[nodiscard]] static const std::shared_ptr<Group>& find_or_create(mpi::CommView comm);
   void exchange_processes(mpi::CommView node);
   void count_cores(mpi::CommView node);
   [[nodiscard]] bool share_segment(mpi::CommView node);
