@@ -8,7 +8,7 @@
 #include "weft/collective/autograd/sizes.h"
 #include "weft/collective/reduce_scatter.h"
 #include "weft/collective/tensor.h"
-#include "weft/mpi/collectives.h"
+#include "weft/node/all_gather.h"
 
 namespace weft::collective {
 
@@ -38,11 +38,8 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t comm, TracedT
   const Sizes sizes = gather_sizes(call, outcome, mine);
   return call.run([&] {
     Tensor out = target.allocate(outcome, sizes, text);
-    {
-      const mpi::BlockingScope blocking;
-      mpi::all_gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
-                      datatype_of(x.scalar_type()), call.channel());
-    }
+    node::all_gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
+                     datatype_of(x.scalar_type()), call.channel(), call.transfer(in, out));
     return to_device_of(from_front(out, dim), x);
   });
 }

@@ -8,7 +8,7 @@
 #include "weft/collective/autograd/operator.h"
 #include "weft/collective/autograd/reduction.h"
 #include "weft/collective/tensor.h"
-#include "weft/mpi/collectives.h"
+#include "weft/node/all_reduce.h"
 
 namespace weft::collective {
 
@@ -34,11 +34,8 @@ Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t comm)
   call.agree(Signature("all_reduce").add(x).add(static_cast<std::int64_t>(op)), 0,
              [&] { return "all_reduce(" + describe(x) + ", '" + std::string(op_name) + "')"; });
   return call.run([&] {
-    {
-      const mpi::BlockingScope blocking;
-      mpi::all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
-                      call.channel());
-    }
+    node::all_reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
+                     call.channel(), call.transfer(in, out));
     return finish_reduction(std::move(out), op, call.size(), x.options());
   });
 }

@@ -9,6 +9,7 @@
 #include "weft/collective/autograd/sizes.h"
 #include "weft/collective/tensor.h"
 #include "weft/mpi/collectives.h"
+#include "weft/node/all_to_all.h"
 
 namespace weft::collective {
 
@@ -108,11 +109,8 @@ Tensor communicate(const Tensor& x, std::int64_t split_dim, std::int64_t concat_
       },
       [&] { return "all_to_all: " + describe_pieces(pieces); });
   return call.run([&] {
-    {
-      const mpi::BlockingScope blocking;
-      mpi::all_to_all(in.const_data_ptr(), element_counts(sizes, in), packed.mutable_data_ptr(), counts,
-                      datatype_of(x.scalar_type()), call.channel());
-    }
+    node::all_to_all(in.const_data_ptr(), element_counts(sizes, in), packed.mutable_data_ptr(), counts,
+                     datatype_of(x.scalar_type()), call.channel(), call.transfer(in, packed));
     save_sizes_for_backward(same_dim ? pieces.split : pieces.concat);
     return to_device_of(join(packed, pieces, split_dim, concat_dim, x.sizes().vec(), counts), x);
   });

@@ -9,7 +9,7 @@
 #include "weft/collective/autograd/operator.h"
 #include "weft/collective/reduce.h"
 #include "weft/collective/tensor.h"
-#include "weft/mpi/collectives.h"
+#include "weft/node/broadcast.h"
 
 namespace weft::collective {
 
@@ -34,11 +34,8 @@ Tensor communicate(const Tensor& x, std::int64_t root, std::int64_t comm) {
   call.agree(Signature("broadcast").add(x).add(root), 0,
              [&] { return "broadcast(" + describe(x) + ", root=" + std::to_string(root) + ")"; });
   return call.run([&] {
-    {
-      const mpi::BlockingScope blocking;
-      mpi::broadcast(out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), static_cast<int>(root),
-                     call.channel());
-    }
+    node::broadcast(out.mutable_data_ptr(), out.numel(), datatype_of(x.scalar_type()), static_cast<int>(root),
+                    call.channel(), call.transfer(out, {}));
     return to_device_of(std::move(out), x);
   });
 }

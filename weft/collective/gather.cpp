@@ -8,7 +8,7 @@
 #include "weft/collective/autograd/sizes.h"
 #include "weft/collective/scatter.h"
 #include "weft/collective/tensor.h"
-#include "weft/mpi/collectives.h"
+#include "weft/node/gather.h"
 
 namespace weft::collective {
 
@@ -41,11 +41,8 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, std::in
   const Sizes sizes = gather_sizes(call, outcome, mine);
   return call.run([&] {
     Tensor out = target.allocate(outcome, sizes, text);
-    {
-      const mpi::BlockingScope blocking;
-      mpi::gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in), datatype_of(x.scalar_type()),
-                  static_cast<int>(root), call.channel());
-    }
+    node::gather(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in), datatype_of(x.scalar_type()),
+                 static_cast<int>(root), call.channel(), call.transfer(in, out));
     return to_device_of(from_front(out, dim), x);
   });
 }

@@ -9,7 +9,7 @@
 #include "weft/collective/broadcast.h"
 #include "weft/collective/gather.h"
 #include "weft/collective/tensor.h"
-#include "weft/mpi/collectives.h"
+#include "weft/node/reduce.h"
 
 namespace weft::collective {
 
@@ -38,11 +38,8 @@ Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t root,
     return "reduce(" + describe(x) + ", '" + std::string(op_name) + "', root=" + std::to_string(root) + ")";
   });
   return call.run([&] {
-    {
-      const mpi::BlockingScope blocking;
-      mpi::reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
-                  static_cast<int>(root), call.channel());
-    }
+    node::reduce(in.const_data_ptr(), out.mutable_data_ptr(), out.numel(), datatype_of(in.scalar_type()), op,
+                 static_cast<int>(root), call.channel(), call.transfer(in, out));
     if (call.rank() != root) out.zero_();
     return finish_reduction(std::move(out), op, call.size(), x.options());
   });

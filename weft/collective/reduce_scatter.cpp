@@ -12,7 +12,7 @@
 #include "weft/collective/autograd/reduction.h"
 #include "weft/collective/autograd/sizes.h"
 #include "weft/collective/tensor.h"
-#include "weft/mpi/collectives.h"
+#include "weft/node/reduce_scatter.h"
 
 namespace weft::collective {
 
@@ -49,11 +49,8 @@ Tensor communicate(const Tensor& x, std::string_view op_name, std::int64_t dim, 
     return text.str();
   });
   return call.run([&] {
-    {
-      const mpi::BlockingScope blocking;
-      mpi::reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
-                          datatype_of(in.scalar_type()), op, call.channel());
-    }
+    node::reduce_scatter(in.const_data_ptr(), out.mutable_data_ptr(), element_counts(sizes, in),
+                         datatype_of(in.scalar_type()), op, call.channel(), call.transfer(in, out));
     return finish_reduction(from_front(out, dim), op, call.size(), x.options());
   });
 }

@@ -10,6 +10,7 @@
 #include "weft/collective/tensor.h"
 #include "weft/mpi/collectives.h"
 #include "weft/mpi/message/parcel.h"
+#include "weft/node/scatter.h"
 
 namespace weft::collective {
 
@@ -75,11 +76,9 @@ Tensor communicate(const Tensor& x, std::int64_t dim, std::int64_t root, at::Opt
       },
       text);
   return call.run([&] {
-    {
-      const mpi::BlockingScope blocking;
-      mpi::scatter(in.defined() ? in.const_data_ptr() : nullptr, out.mutable_data_ptr(),
-                   element_counts(header.sizes, out), label.type, static_cast<int>(root), call.channel());
-    }
+    node::scatter(in.defined() ? in.const_data_ptr() : nullptr, out.mutable_data_ptr(),
+                  element_counts(header.sizes, out), label.type, static_cast<int>(root), call.channel(),
+                  call.transfer(in, out));
     return to_device_of(from_front(out, header.dim), x);
   });
 }

@@ -7,8 +7,14 @@
 #include <stdexcept>
 #include <string>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "weft/mpi/combine.h"
 #include "weft/mpi/error.h"
 #include "weft/numeric/half.h"
+#include "weft/numeric/processor.h"
 
 namespace weft::mpi {
 
@@ -19,34 +25,6 @@ namespace {
 
 constexpr std::array<std::string_view, kReduceOpCount> kNames{"sum", "mean", "prod", "min", "max", "land",
                                                               "lor", "lxor", "band", "bor", "bxor"};
-
-// The arithmetic uses the type of load() and store(): float for float16 and bfloat16, otherwise the type itself.
-template <class T>
-T load(T value) {
-  return value;
-}
-inline float load(Float16 value) { return value.to_float(); }
-inline float load(BFloat16 value) { return value.to_float(); }
-
-template <class T, class V>
-T store(V value) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    return T::from_float(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-template <ReduceOp op, class V>
-V combine(V a, V b) {
-  if constexpr (op == ReduceOp::kSum || op == ReduceOp::kMean) return a + b;
-  if constexpr (op == ReduceOp::kProd) return a * b;
-  if constexpr (op == ReduceOp::kMin) return std::isnan(a) || a < b ? a : b;  // returns b if b is NaN
-  if constexpr (op == ReduceOp::kMax) return std::isnan(a) || a > b ? a : b;
-  if constexpr (op == ReduceOp::kLogicalAnd) return static_cast<V>(a != V{0} && b != V{0});
-  if constexpr (op == ReduceOp::kLogicalOr) return static_cast<V>(a != V{0} || b != V{0});
-  return static_cast<V>((a != V{0}) != (b != V{0}));
-}
 
 template <ReduceOp op, class T>
 void apply(void* in, void* inout, int* length, MPI_Datatype* /*type*/) {
@@ -103,22 +81,6 @@ MPI_Op user_op(ReduceOp op, Datatype type) {
   return *slot;
 }
 
-// bool is 0 or 1, so "or" is the maximum and "and" the minimum.
-MPI_Op bool_op(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::kProd:
-    case ReduceOp::kMin:
-    case ReduceOp::kLogicalAnd:
-    case ReduceOp::kBitAnd:
-      return MPI_MIN;
-    case ReduceOp::kLogicalXor:
-    case ReduceOp::kBitXor:
-      return MPI_BXOR;
-    default:
-      return MPI_MAX;
-  }
-}
-
 MPI_Op builtin_op(ReduceOp op) noexcept {
   switch (op) {
     case ReduceOp::kProd:
@@ -152,6 +114,36 @@ bool has_builtin(ReduceOp op, Datatype type) noexcept {
   return op == ReduceOp::kSum || op == ReduceOp::kMean || op == ReduceOp::kProd;
 }
 
+template <class T>
+void widen_loop(const T* from, std::int64_t count, float* to) noexcept {
+  std::transform(from, from + count, to, [](T x) { return x.to_float(); });
+}
+template <class T>
+void narrow_loop(const float* from, std::int64_t count, T* to) noexcept {
+  std::transform(from, from + count, to, &T::from_float);
+}
+
+#if defined(__x86_64__)
+WEFT_AVX2 void widen_f16c(const Float16* from, std::int64_t count, float* to) noexcept {
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+  widen_loop(from + i, count - i, to + i);
+}
+WEFT_AVX2 void narrow_f16c(const float* from, std::int64_t count, Float16* to) noexcept {
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  }
+  narrow_loop(from + i, count - i, to + i);
+}
+#else
+void widen_f16c(const Float16* from, std::int64_t count, float* to) noexcept { widen_loop(from, count, to); }
+void narrow_f16c(const float* from, std::int64_t count, Float16* to) noexcept { narrow_loop(from, count, to); }
+#endif
+
 }  // namespace
 
 std::string_view name_of(ReduceOp op) noexcept { return kNames[static_cast<std::size_t>(op)]; }
@@ -174,7 +166,7 @@ MPI_Op handle_of(ReduceOp op, Datatype type) {
     throw std::invalid_argument("weft: reduction '" + std::string(name_of(op)) + "' is not defined on " +
                                 std::string(name_of(type)));
   }
-  if (type == Datatype::kBool) return bool_op(op);
+  if (type == Datatype::kBool) return builtin_op(on_bool(op));
   return has_builtin(op, type) ? builtin_op(op) : user_op(op, type);
 }
 
@@ -183,19 +175,15 @@ bool accumulates_in_float32(ReduceOp op, Datatype type) noexcept {
 }
 
 void widen(const void* from, Datatype type, std::int64_t count, float* to) noexcept {
-  const auto convert = [&](const auto* values) {
-    std::transform(values, values + count, to, [](auto x) { return load(x); });
-  };
-  if (type == Datatype::kFloat16) return convert(static_cast<const Float16*>(from));
-  convert(static_cast<const BFloat16*>(from));
+  if (type == Datatype::kBFloat16) return widen_loop(static_cast<const BFloat16*>(from), count, to);
+  numeric::has_avx2() ? widen_f16c(static_cast<const Float16*>(from), count, to)
+                      : widen_loop(static_cast<const Float16*>(from), count, to);
 }
 
 void narrow(const float* from, std::int64_t count, Datatype type, void* to) noexcept {
-  if (type == Datatype::kFloat16) {
-    std::transform(from, from + count, static_cast<Float16*>(to), &Float16::from_float);
-  } else {
-    std::transform(from, from + count, static_cast<BFloat16*>(to), &BFloat16::from_float);
-  }
+  if (type == Datatype::kBFloat16) return narrow_loop(from, count, static_cast<BFloat16*>(to));
+  numeric::has_avx2() ? narrow_f16c(from, count, static_cast<Float16*>(to))
+                      : narrow_loop(from, count, static_cast<Float16*>(to));
 }
 
 }  // namespace weft::mpi

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "weft/aggregation/packet/byte_order.h"
-#include "weft/aggregation/packet/processor.h"
+#include "weft/numeric/processor.h"
 
 namespace weft::aggregation {
 namespace {
@@ -31,13 +31,16 @@ WEFT_AVX2 void write_avx2(std::byte* p, const std::int32_t* s, std::size_t n) { 
 }  // namespace
 
 void set_elements(std::span<std::int32_t> sum, std::span<const std::byte> packet) {
-  has_avx2() ? set_avx2(sum.data(), packet.data(), sum.size()) : set_loop(sum.data(), packet.data(), sum.size());
+  numeric::has_avx2() ? set_avx2(sum.data(), packet.data(), sum.size())
+                      : set_loop(sum.data(), packet.data(), sum.size());
 }
 void add_elements(std::span<std::int32_t> sum, std::span<const std::byte> packet) {
-  has_avx2() ? add_avx2(sum.data(), packet.data(), sum.size()) : add_loop(sum.data(), packet.data(), sum.size());
+  numeric::has_avx2() ? add_avx2(sum.data(), packet.data(), sum.size())
+                      : add_loop(sum.data(), packet.data(), sum.size());
 }
 void write_elements(std::span<std::byte> packet, std::span<const std::int32_t> sum) {
-  has_avx2() ? write_avx2(packet.data(), sum.data(), sum.size()) : write_loop(packet.data(), sum.data(), sum.size());
+  numeric::has_avx2() ? write_avx2(packet.data(), sum.data(), sum.size())
+                      : write_loop(packet.data(), sum.data(), sum.size());
 }
 
 void set_exponents(std::span<std::int8_t> largest, std::span<const std::byte> packet) {

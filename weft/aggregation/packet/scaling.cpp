@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "weft/aggregation/packet/byte_order.h"
-#include "weft/aggregation/packet/processor.h"
+#include "weft/numeric/processor.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -63,19 +63,19 @@ WEFT_AVX2 void dequantise_avx2(const std::byte* p, float q, float* o, std::size_
 }  // namespace
 
 BlockRange range_of(std::span<const float> block) {
-  return has_avx2() ? range_avx2(block.data(), block.size()) : range_loop(block.data(), block.size());
+  return numeric::has_avx2() ? range_avx2(block.data(), block.size()) : range_loop(block.data(), block.size());
 }
 
 void quantise(std::span<const float> block, int exponent, std::span<std::byte> packet) {
   const float scale = power_of_two(exponent);
-  has_avx2() ? quantise_avx2(block.data(), scale, packet.data(), block.size())
-             : quantise_loop(block.data(), scale, packet.data(), block.size());
+  numeric::has_avx2() ? quantise_avx2(block.data(), scale, packet.data(), block.size())
+                      : quantise_loop(block.data(), scale, packet.data(), block.size());
 }
 
 void dequantise(std::span<const std::byte> packet, int exponent, std::span<float> out) {
   const float quantum = power_of_two(exponent);
-  has_avx2() ? dequantise_avx2(packet.data(), quantum, out.data(), out.size())
-             : dequantise_loop(packet.data(), quantum, out.data(), out.size());
+  numeric::has_avx2() ? dequantise_avx2(packet.data(), quantum, out.data(), out.size())
+                      : dequantise_loop(packet.data(), quantum, out.data(), out.size());
 }
 
 }  // namespace weft::aggregation::scaling

@@ -11,6 +11,7 @@
 
 #include "weft/collective/autograd/node.h"
 #include "weft/collective/autograd/tape.h"
+#include "weft/collective/tensor.h"
 #include "weft/mpi/error.h"
 #include "weft/mpi/options.h"
 
@@ -141,6 +142,11 @@ mpi::AgreementResult CollectiveCall::exchange(const Signature& signature, std::i
   }
   if (call != nullptr) call->levels_->outcome = outcome;
   return outcome;
+}
+
+node::Call CollectiveCall::transfer(at::Tensor in, at::Tensor out) const {
+  const bool host_memory = (!in.defined() || in.device().is_cpu()) && (!out.defined() || out.device().is_cpu());
+  return {name_, communicator_.get(), keep_alive(std::move(in), std::move(out)), host_memory};
 }
 
 bool CollectiveCall::any_failed() {

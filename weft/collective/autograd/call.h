@@ -16,6 +16,7 @@
 #include "weft/mpi/error.h"
 #include "weft/mpi/fingerprint.h"
 #include "weft/mpi/waiter.h"
+#include "weft/node/call.h"
 
 namespace weft::collective {
 
@@ -153,9 +154,10 @@ class CollectiveCall {
 
   // Runs the operation after the agreement. If it fails on this rank, the other ranks throw PeerLost with the cause.
   template <class Run>
-  decltype(auto) run(Run&& run) {
-    return alarm_on_failure(*communicator_, std::forward<Run>(run));
-  }
+  decltype(auto) run(Run&& run);
+
+  // Describes the blocking call of weft/node that sends `in` and writes `out`.
+  [[nodiscard]] node::Call transfer(at::Tensor in, at::Tensor out) const;
 
  private:
   void store_failure(const std::exception& error);
@@ -195,6 +197,11 @@ decltype(auto) interruptible(Run&& run) {
     discard_recorded();
     throw;
   }
+}
+
+template <class Run>
+decltype(auto) CollectiveCall::run(Run&& run) {
+  return interruptible([&]() -> decltype(auto) { return alarm_on_failure(*communicator_, std::forward<Run>(run)); });
 }
 
 // Throws (TORCH_CHECK) inside a function that torch.utils.checkpoint will recompute. Each rank recomputes when its own

@@ -8,6 +8,8 @@
 #include "weft/collective/tensor.h"
 #include "weft/mpi/collectives.h"
 #include "weft/mpi/message/exchange.h"
+#include "weft/node/broadcast.h"
+#include "weft/node/exchange.h"
 #include "weft/process_group/mpi/buffers.h"
 #include "weft/process_group/mpi/group.h"
 
@@ -53,8 +55,23 @@ class Transfers {
     memory_->push_back(target.memory);
     incoming_.push_back({source, target.data(), target.bytes()});
   }
-  [[nodiscard]] std::unique_ptr<mpi::Operation> start(int tag, mpi::CommView comm) const {
-    return mpi::exchange(outgoing_, incoming_, tag, comm, memory_);
+  // `kind` names the collective. `node` is the shared memory of the ranks of `comm`; may be null.
+  [[nodiscard]] std::unique_ptr<mpi::Operation> start(const char* kind, std::shared_ptr<node::Group> node, int tag,
+                                                      mpi::CommView comm) const {
+    const bool host_memory = std::all_of(memory_->begin(), memory_->end(),
+                                         [](const at::Tensor& memory) { return memory.device().is_cpu(); });
+    if (node == nullptr || !node->cross_memory() || !host_memory)
+      return mpi::exchange(outgoing_, incoming_, tag, comm, memory_);
+    std::vector<node::Given> given(static_cast<std::size_t>(comm.size()));
+    std::vector<node::Taken> taken(given.size());
+    for (const mpi::Outgoing& message : outgoing_) {
+      given[static_cast<std::size_t>(message.dest)] = {message.data, message.bytes};
+    }
+    for (const mpi::Incoming& message : incoming_) {
+      taken[static_cast<std::size_t>(message.source)] = {message.data, message.bytes};
+    }
+    return node::start_exchange(std::move(node), kind, std::move(given), /*same_for_all=*/false, std::move(taken),
+                                memory_);
   }
 
  private:
@@ -78,8 +95,12 @@ MpiGroup::WorkPtr MpiGroup::broadcast(Tensors& tensors, const c10d::BroadcastOpt
     const at::Tensor memory = is_root ? input_buffer(tensor) : at::Tensor();
     const OutputBuffer target = is_root ? OutputBuffer{memory, memory} : output_buffer(tensor);
     Task task;
-    task.start = [this, target, root] {
-      mpi::Request request(collective::keep_alive(target.memory));
+    task.start = [this, target, root]() -> std::unique_ptr<mpi::Operation> {
+      const auto keep = collective::keep_alive(target.memory);
+      if (target.memory.device().is_cpu()) {
+        if (auto operation = node::start_broadcast(target.data(), target.bytes(), root, comm(), keep)) return operation;
+      }
+      mpi::Request request(keep);
       mpi::broadcast_start(target.data(), target.memory.numel(), collective::datatype_of(target.memory.scalar_type()),
                            root, comm(), request);
       return std::make_unique<mpi::RequestOperation>(std::move(request));
@@ -105,7 +126,7 @@ Task MpiGroup::all_gather_task(const Tensors& outputs, const at::Tensor& input) 
     transfers.send(rank, memory);
   }
   Task task;
-  task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
+  task.start = [this, transfers] { return transfers.start("all_gather", communicators_->node(), next_tag(), comm()); };
   task.inputs = {input};
   task.deliver = delivery(std::move(targets));
   task.outputs = outputs;
@@ -183,7 +204,7 @@ MpiGroup::WorkPtr MpiGroup::gather(TensorLists& outputs, Tensors& inputs, const 
       }
       task.outputs = outputs.front();
     }
-    task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
+    task.start = [this, transfers] { return transfers.start("gather", communicators_->node(), next_tag(), comm()); };
     task.deliver = delivery(std::move(targets));
     return task;
   });
@@ -210,7 +231,7 @@ MpiGroup::WorkPtr MpiGroup::scatter(Tensors& outputs, TensorLists& inputs, const
       for (int rank = 0; rank < size_; ++rank) transfers.send(rank, inputs.front()[static_cast<std::size_t>(rank)]);
       task.inputs = inputs.front();
     }
-    task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
+    task.start = [this, transfers] { return transfers.start("scatter", communicators_->node(), next_tag(), comm()); };
     task.deliver = delivery({target});
     task.outputs = {output};
     return task;
@@ -234,7 +255,7 @@ Task MpiGroup::all_to_all_task(const Tensors& outputs, const Tensors& inputs) {
     transfers.receive(from, targets.emplace_back(output_buffer(outputs[static_cast<std::size_t>(from)])));
   }
   task.inputs = inputs;
-  task.start = [this, transfers] { return transfers.start(next_tag(), comm()); };
+  task.start = [this, transfers] { return transfers.start("all_to_all", communicators_->node(), next_tag(), comm()); };
   task.deliver = delivery(std::move(targets));
   task.outputs = outputs;
   return task;

@@ -38,6 +38,7 @@ GroupCommunicators::GroupCommunicators(const std::vector<int>& ranks, const std:
   collectives_ = make(ranks, "weft.process_group." + name);
   messages_ = collectives_.dup("weft.process_group." + name + ".messages");
   peers_ = mpi::Peers(collectives_);
+  node_ = node::Group::of(collectives_);
   tags_ = mpi::TagSequence(collectives_.tag_upper_bound());
 }
 

@@ -11,6 +11,7 @@
 #include "weft/mpi/comm.h"
 #include "weft/mpi/direct_reduce.h"
 #include "weft/mpi/peers.h"
+#include "weft/node/group.h"
 
 namespace weft::process_group {
 
@@ -27,6 +28,8 @@ class GroupCommunicators {
 
   [[nodiscard]] mpi::CommView collectives() const { return collectives_; }
   [[nodiscard]] mpi::CommView messages() const { return messages_; }
+  // The shared memory of the ranks of collectives(); null if they run on several nodes or cannot share memory.
+  [[nodiscard]] const std::shared_ptr<node::Group>& node() const { return node_; }
   [[nodiscard]] const mpi::Peers& peers() const { return peers_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int rank() const { return collectives_.rank(); }
@@ -52,6 +55,7 @@ class GroupCommunicators {
   mpi::UniqueComm collectives_;
   mpi::UniqueComm messages_;
   mpi::Peers peers_;
+  std::shared_ptr<node::Group> node_;
   mpi::TagSequence tags_;
   std::mutex order_;
   mutable std::mutex state_;

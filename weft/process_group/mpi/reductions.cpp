@@ -6,13 +6,17 @@
 #include "weft/collective/tensor.h"
 #include "weft/mpi/collectives.h"
 #include "weft/mpi/direct_reduce.h"
+#include "weft/node/all_reduce.h"
+#include "weft/node/reduce.h"
+#include "weft/node/reduce_scatter.h"
 #include "weft/process_group/mpi/buffers.h"
 #include "weft/process_group/mpi/group.h"
 
 namespace weft::process_group {
 namespace {
 
-// Below this size, MPI's all-reduce needs fewer messages; above it, weft's own is faster (docs/process-group.md).
+// Between nodes, MPI's all-reduce needs fewer messages below this size, and weft's own is faster above it
+// (docs/process-group.md). Ranks that share memory use weft/node for all sizes.
 constexpr std::int64_t kSmallBytes = std::int64_t{8} << 10;
 
 using Algorithm = Reduction::Algorithm;
@@ -21,7 +25,8 @@ using Algorithm = Reduction::Algorithm;
 
 Task MpiGroup::all_reduce_task(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   collective::require_communicable(tensor);
-  const bool direct = static_cast<std::int64_t>(tensor.nbytes()) >= kSmallBytes || size_ == 1;
+  const bool direct =
+      static_cast<std::int64_t>(tensor.nbytes()) >= kSmallBytes || size_ == 1 || communicators_->node() != nullptr;
   const Reduction reduction(op, tensor, size_, direct ? Algorithm::kDirect : Algorithm::kMpi);
   const OutputBuffer target = in_place_buffer(tensor, reduction.type());
   Task task;
@@ -29,6 +34,12 @@ Task MpiGroup::all_reduce_task(const at::Tensor& tensor, const c10d::ReduceOp& o
     reduction.prepare(target.memory);
     const auto type = collective::datatype_of(reduction.type());
     const auto keep = collective::keep_alive(target.memory);
+    if (target.memory.device().is_cpu()) {
+      if (auto operation = node::start_all_reduce(target.data(), target.data(), target.memory.numel(), type,
+                                                  reduction.op(), comm(), keep)) {
+        return operation;
+      }
+    }
     if (direct) {
       return mpi::direct_all_reduce(target.data(), target.memory.numel(), type, reduction.op(), comm(),
                                     communicators_->tags(), keep);
@@ -65,11 +76,20 @@ MpiGroup::WorkPtr MpiGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& 
     const OutputBuffer target =
         is_root ? in_place_buffer(tensor, reduction.type()) : OutputBuffer{{}, reduction.prepared(tensor)};
     Task task;
-    task.start = [this, reduction, target, root, is_root] {
+    task.start = [this, reduction, target, root, is_root]() -> std::unique_ptr<mpi::Operation> {
       if (is_root) reduction.prepare(target.memory);
-      mpi::Request request(collective::keep_alive(target.memory));
-      mpi::reduce_start(target.memory.const_data_ptr(), is_root ? target.data() : nullptr, target.memory.numel(),
-                        collective::datatype_of(reduction.type()), reduction.op(), root, comm(), request);
+      const auto keep = collective::keep_alive(target.memory);
+      const auto type = collective::datatype_of(reduction.type());
+      const void* in = target.memory.const_data_ptr();
+      void* out = is_root ? target.data() : nullptr;
+      if (target.memory.device().is_cpu()) {
+        if (auto operation =
+                node::start_reduce(in, out, target.memory.numel(), type, reduction.op(), root, comm(), keep)) {
+          return operation;
+        }
+      }
+      mpi::Request request(keep);
+      mpi::reduce_start(in, out, target.memory.numel(), type, reduction.op(), root, comm(), request);
       return std::make_unique<mpi::RequestOperation>(std::move(request));
     };
     if (is_root) task.deliver = delivery(reduction, target);
@@ -97,8 +117,15 @@ Task MpiGroup::reduce_scatter_task(const Tensors& blocks, const at::Tensor& outp
               output.numel());
   Task task;
   task.start = [this, reduction, target, memory, data = std::move(data), counts = std::move(counts)] {
-    return mpi::direct_reduce_scatter(data, counts, target.data(), collective::datatype_of(reduction.type()),
-                                      reduction.op(), comm(), communicators_->tags(), memory);
+    const auto type = collective::datatype_of(reduction.type());
+    if (target.memory.device().is_cpu()) {
+      if (auto operation =
+              node::start_reduce_scatter(data, counts, target.data(), type, reduction.op(), comm(), memory)) {
+        return operation;
+      }
+    }
+    return mpi::direct_reduce_scatter(data, counts, target.data(), type, reduction.op(), comm(), communicators_->tags(),
+                                      memory);
   };
   task.deliver = delivery(reduction, target);
   task.inputs = blocks;

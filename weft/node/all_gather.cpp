@@ -1,0 +1,36 @@
+#include "weft/node/all_gather.h"
+
+#include <algorithm>
+
+#include "weft/mpi/collectives.h"
+#include "weft/node/exchange.h"
+#include "weft/node/pieces.h"
+
+namespace weft::node {
+
+std::unique_ptr<mpi::Operation> start_all_gather(const void* in, const std::vector<void*>& pieces,
+                                                 std::span<const std::int64_t> bytes, mpi::CommView comm,
+                                                 std::shared_ptr<void> keep) {
+  auto group = Group::of(comm);
+  if (group == nullptr) return nullptr;
+  const std::int64_t largest = *std::max_element(bytes.begin(), bytes.end());
+  if (!group->cross_memory() && largest > largest_copy(*group, /*same_for_all=*/true)) return nullptr;
+  std::vector<Given> given(pieces.size(), {in, bytes[static_cast<std::size_t>(group->rank())]});
+  std::vector<Taken> taken(pieces.size());
+  for (std::size_t rank = 0; rank < pieces.size(); ++rank) taken[rank] = {pieces[rank], bytes[rank]};
+  return start_exchange(std::move(group), "all_gather", std::move(given), /*same_for_all=*/true, std::move(taken),
+                        std::move(keep));
+}
+
+void all_gather(const void* in, void* out, std::span<const std::int64_t> counts, mpi::Datatype type, mpi::CommView comm,
+                const Call& call) {
+  const Pieces<void*> pieces(out, counts, type);
+  if (const auto operation =
+          call.host_memory ? start_all_gather(in, pieces.data, pieces.bytes, comm, call.keep) : nullptr) {
+    return complete(*operation, call);
+  }
+  const mpi::BlockingScope blocking;
+  mpi::all_gather(in, out, counts, type, comm);
+}
+
+}  // namespace weft::node
