@@ -15,8 +15,7 @@ namespace weft::numeric {
 [[nodiscard]] inline bool has_avx2() {
 #if defined(__x86_64__)
   // WEFT_NO_AVX2 lets tests run the code for older processors.
-  static const bool present = __builtin_cpu_supports("avx2") > 0 && __builtin_cpu_supports("f16c") > 0 &&
-                              std::getenv("WEFT_NO_AVX2") == nullptr;
+  static const bool present = __builtin_cpu_supports("avx2") > 0 && std::getenv("WEFT_NO_AVX2") == nullptr;
   return present;
 #else
   return false;
