@@ -20,19 +20,22 @@ std::vector<PipelineAction> backward_schedule(int stage, std::int64_t micro_batc
   return actions;
 }
 
-// The loss is one more stage, S, on the rank of the first stage. Stage s starts with S - s forwards; then each backward
-// follows one forward. The first stage must not make the last one wait for a loss: while the gradient of a micro-batch
-// travels through S stages, the outputs of other micro-batches arrive. A stage takes one forward and one backward from
-// one output to the next, and a backward takes about twice as long as a forward, so 2/3 S outputs arrive.
+// Stage s starts with S - s forwards; then each backward follows one forward. While the gradient of a micro-batch
+// travels from the last stage to the first, the last stage continues with further micro-batches. The first stage
+// computes their losses before it begins the backward of that micro-batch; otherwise the last stage would wait for
+// them. The number assumes that a backward takes twice as long as a forward.
 std::vector<PipelineAction> one_forward_one_backward(int stage, int stages, std::int64_t micro_batches) {
   const std::int64_t ahead = std::min<std::int64_t>(stages - stage, micro_batches);
-  const std::int64_t losses_ahead = std::min<std::int64_t>(2 * stages / 3, micro_batches);
+  std::int64_t losses = stage == 0 ? 0 : micro_batches;  // only the first stage computes losses
   std::vector<PipelineAction> actions;
+  const auto compute_losses = [&](std::int64_t count) {
+    for (; losses < std::min(count, micro_batches); ++losses) actions.push_back({Kind::kLoss, losses});
+  };
   for (std::int64_t m = 0; m < ahead; ++m) actions.push_back({Kind::kForward, m});
-  for (std::int64_t m = 0; stage == 0 && m < losses_ahead; ++m) actions.push_back({Kind::kLoss, m});
+  compute_losses(1);
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     if (m + ahead < micro_batches) actions.push_back({Kind::kForward, m + ahead});
-    if (stage == 0 && m + losses_ahead < micro_batches) actions.push_back({Kind::kLoss, m + losses_ahead});
+    compute_losses(m + 2 * (stages - 1) / 3 + 2);
     actions.push_back({Kind::kBackward, m});
   }
   return actions;
