@@ -1,6 +1,8 @@
 """Forward and backward of deep residual networks in Python: a plain loop over the layers against LayerParallel.
 
-mpirun -n 2 python benchmarks/layer_parallel/training_step.py
+mpirun -n 2 python benchmarks/layer_parallel/training_step.py [--pipeline]
+
+With --pipeline, it measures only the pipeline, on convolutions with several batch sizes.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from networks import BACKWARD, FORWARD, Convolutions, Dense, dense_input, image_
 from timing import compare, report
 
 
-def measure(name: str, make: Callable[[], nn.Module], steps: int, x: Tensor) -> None:
+def measure(
+    name: str, make: Callable[[], nn.Module], steps: int, x: Tensor, only: str = "", calls: int = 3, repeats: int = 11
+) -> None:
+    """Measures the plain loop and the alternatives whose names start with ``only``."""
     world = weft.world()
     alone = world.split(world.rank)
     torch.manual_seed(1)
@@ -51,17 +56,22 @@ def measure(name: str, make: Callable[[], nn.Module], steps: int, x: Tensor) -> 
         f"pipeline/n{world.size}": lambda: train(pipeline),
         f"pipeline_1f1b/n{world.size}": train_1f1b,
     }
-    times = compare(alternatives, calls=3, repeats=11)
+    alternatives = {kind: run for kind, run in alternatives.items() if kind == "plain" or kind.startswith(only)}
+    times = compare(alternatives, calls, repeats)
     for kind in list(times)[1:]:
         report(f"layer_parallel/{name}/{steps}/python/{kind}", times[kind], "plain loop", times["plain"])
 
 
 def main() -> None:
     torch.set_num_threads(1)
+    if "--pipeline" in sys.argv[1:]:
+        for batch in (50, 100, 200):  # micro-batches of 6, 12 and 25 images
+            x = image_input(batch)
+            measure(f"conv_batch{batch}", Convolutions, 32, x, only="pipeline", calls=1, repeats=7)
+        return
     measure("dense", Dense, 128, dense_input())
     measure("dense", Dense, 512, dense_input())
     measure("conv", Convolutions, 32, image_input())
-    measure("conv_batch200", Convolutions, 32, image_input(200))  # micro-batches of 25 images instead of 6
 
 
 if __name__ == "__main__":
