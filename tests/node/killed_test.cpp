@@ -11,12 +11,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
 
 #include "tests/eventually.h"
 #include "tests/node/random_collectives.h"
+#include "tests/temporary_folder.h"
 #include "weft/mpi/communicator.h"
 #include "weft/mpi/environment.h"
 #include "weft/mpi/error.h"
@@ -35,24 +37,37 @@ void kill_this_process_at_random(unsigned seed) {
   }).detach();
 }
 
-// A rank of the job. It ends with _exit(): MPI_Finalize would wait for the killed rank.
-[[noreturn]] void run_rank(unsigned seed) {
+std::filesystem::path record_of(const std::filesystem::path& folder, int rank) { return folder / std::to_string(rank); }
+
+bool all_survivors_recorded(const std::filesystem::path& folder) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != kVictim && !std::filesystem::exists(record_of(folder, rank))) return false;
+  }
+  return true;
+}
+
+// A rank of the job. It writes its exception into `folder`, because the launcher may lose output when it ends a job. It
+// ends with _exit(): MPI_Finalize would wait for the killed rank.
+[[noreturn]] void run_rank(unsigned seed, const std::filesystem::path& folder) {
   ::signal(SIGTERM, SIG_IGN);  // the launcher ends the other ranks at once
   mpi::Environment::ensure();
   const auto communicator = mpi::Communicator::world();
   const int rank = communicator->rank();
+  std::string outcome;
   try {
     RandomCollectives random(communicator->channel(mpi::Direction::kForward), seed, 300'000, communicator.get());
     random.step();
     if (rank == kVictim) kill_this_process_at_random(seed);
     for (;;) random.step();
   } catch (const mpi::PeerLost& error) {
-    std::fprintf(stderr, "rank %d raised: %s\n", rank, error.what());
+    outcome = std::string("raised: ") + error.what();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d failed otherwise: %s\n", rank, error.what());
+    outcome = std::string("failed otherwise: ") + error.what();
   }
-  std::fflush(stderr);
-  std::this_thread::sleep_for(std::chrono::seconds(2));  // the launcher kills all ranks when one exits
+  std::ofstream(folder / ("partial." + std::to_string(rank))) << outcome;
+  std::filesystem::rename(folder / ("partial." + std::to_string(rank)), record_of(folder, rank));
+  // The launcher kills all ranks when one exits.
+  eventually([&] { return all_survivors_recorded(folder); }, "the exceptions of the other ranks");
   std::_Exit(3);
 }
 
@@ -61,12 +76,12 @@ struct Result {
   std::string output;
 };
 
-Result run_job(unsigned seed) {
+Result run_job(unsigned seed, const std::filesystem::path& folder) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   // The launcher must not kill the other ranks before they notice.
-  const std::string command = "PRTE_MCA_odls_base_sigkill_timeout=20 WEFT_TEST_SEED=" + std::to_string(seed) +
-                              " timeout 60 " WEFT_LAUNCHER " -n " + std::to_string(kRanks) + " " + program +
-                              " --gtest_filter=Killed.Rank 2>&1";
+  const std::string command = "WEFT_TEST_SEED=" + std::to_string(seed) + " WEFT_TEST_FOLDER=" + folder.string() +
+                              " timeout 120 " WEFT_LAUNCHER " --enable-recovery -n " + std::to_string(kRanks) + " " +
+                              program + " --gtest_filter=Killed.Rank 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   Result result{-1, {}};
   if (pipe == nullptr) return result;
@@ -104,13 +119,15 @@ TEST(Killed, OtherRanksRaiseAndNothingRemains) {
   std::random_device seeds;
   for (int i = 0; i < kills && !HasFailure(); ++i) {
     const unsigned seed = seeds();
-    const Result job = run_job(seed);
+    const TemporaryFolder folder;
+    const Result job = run_job(seed, folder.path());
     SCOPED_TRACE("seed " + std::to_string(seed) + ":\n" + job.output);
     EXPECT_NE(job.status, 0);
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == kVictim) continue;
-      const std::string raised = "rank " + std::to_string(rank) + " raised: weft.PeerLost: rank ";
-      EXPECT_NE(job.output.find(raised), std::string::npos);
+      std::string outcome;
+      std::getline(std::ifstream(record_of(folder.path(), rank)), outcome);
+      EXPECT_TRUE(outcome.starts_with("raised: weft.PeerLost: rank ")) << "rank " << rank << " " << outcome;
     }
     EXPECT_NO_THROW(eventually([] { return remaining_processes() == 0; }, "the end of all ranks"));
     EXPECT_EQ(named_segments(), 0);
@@ -121,7 +138,7 @@ TEST(Killed, OtherRanksRaiseAndNothingRemains) {
 TEST(Killed, Rank) {
   const char* seed = std::getenv("WEFT_TEST_SEED");
   if (seed == nullptr) GTEST_SKIP() << "runs as a rank of the other test";
-  run_rank(static_cast<unsigned>(std::stoul(seed)));
+  run_rank(static_cast<unsigned>(std::stoul(seed)), std::getenv("WEFT_TEST_FOLDER"));
 }
 
 }  // namespace
