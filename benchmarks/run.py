@@ -50,6 +50,10 @@ SUITES: dict[str, list[list[str]]] = {
         [MPIRUN, "-n", "1", str(ROOT / "build/release/benchmarks/engine")],
         [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/engine")],
     ],
+    "node": [
+        [MPIRUN, "-n", "2", str(ROOT / "build/release/benchmarks/collectives")],
+        [MPIRUN, "-n", "4", str(ROOT / "build/release/benchmarks/collectives"), "all_reduce", "67108864"],
+    ],
     "process_group": [
         [MPIRUN, "-n", "2", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],
         [MPIRUN, "-n", "4", sys.executable, str(ROOT / "benchmarks/process_group/operations.py")],

@@ -1,7 +1,6 @@
 #include "weft/mpi/waiter.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +16,7 @@
 #include "weft/mpi/options.h"
 #include "weft/mpi/profiling.h"
 #include "weft/mpi/request.h"
+#include "weft/mpi/yield.h"
 
 namespace weft::mpi {
 namespace {
@@ -140,20 +140,6 @@ IdleTasks& idle_tasks() {
   return *tasks;
 }
 
-// Yields the core to other threads. If those yield too, it returns within microseconds. A thread that computes keeps
-// the core for a time slice of several milliseconds, a thousand times the latency of a message, while a sleeping thread
-// is scheduled as soon as it wakes up. After meeting a computing thread, waits therefore sleep for a while.
-void yield_core(Clock::time_point now) {
-  constexpr auto kSlow = std::chrono::microseconds(500);
-  constexpr auto kNap = std::chrono::microseconds(20);
-  constexpr auto kMemory = std::chrono::milliseconds(100);
-  thread_local Clock::time_point t_crowded_until{};
-  if (now < t_crowded_until) return std::this_thread::sleep_for(kNap);
-  sched_yield();
-  const auto back = Clock::now();
-  if (back - now > kSlow) t_crowded_until = back + kMemory;
-}
-
 }  // namespace
 
 void IdleTask::enlist() {
@@ -190,7 +176,7 @@ void Waiter::idle() {
   slot.last_idle = now;
   yielding_ = now - start_ >= kSpinning;
   if (!yielding_) return;
-  yield_core(now);
+  yield_core();
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - start_);
   if (check_now || waited >= limit()) check_limits(waited);
 }

@@ -1,10 +1,9 @@
 #include "weft/node/slot_operation.h"
 
-#include <sched.h>
-
 #include <utility>
 
 #include "weft/mpi/message/exchange.h"
+#include "weft/mpi/yield.h"
 
 namespace weft::node {
 
@@ -56,11 +55,11 @@ bool SlotOperation::released() const noexcept {
   return true;
 }
 
-// A rank that computes keeps its core for milliseconds, so ranks that share cores yield at once.
+// Ranks that share cores yield at once: the rank that this one waits for may need the core.
 void SlotOperation::idle() {
   constexpr unsigned kCheckInterval = 64;
   constexpr auto kInspectEvery = std::chrono::milliseconds(20);
-  if (group_->crowded()) sched_yield();
+  if (group_->crowded()) mpi::yield_core();
   if (++idle_calls_ % kCheckInterval != 0) return;
   const auto now = std::chrono::steady_clock::now();
   if (checked_ == std::chrono::steady_clock::time_point{}) checked_ = now;

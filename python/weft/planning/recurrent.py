@@ -236,6 +236,7 @@ def _replay_mgrit(
         "forward": solves[0].describe(),
         "backward": solves[1].describe(),
         "replicated": False,
+        "relinearize": False,
         "keep_states": False,
         "forms": ["plain"] * steps,
     }
