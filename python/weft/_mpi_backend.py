@@ -62,5 +62,5 @@ def _shared_store(ranks: list[int]) -> Store:
                 f"weft: the first group with backend 'mpi' must contain all {world().size} ranks, got {ranks}; "
                 "call init_process_group('mpi') first"
             )
-        _store = _process_group._open_store(world(), default_pg_timeout)
+        _store = _process_group.open_store(world(), default_pg_timeout)
     return _store

@@ -10,11 +10,12 @@ from types import ModuleType
 def require(package: str, module: str | None = None) -> ModuleType:
     """Returns the module. Raises ImportError with the command that installs the package if it is missing."""
     try:
-        return import_module(module or package)
+        import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
         raise ImportError(f"weft: {package} is not installed; run `pip install {package}`") from None
+    return import_module(module or package)
 
 
 def changed(package: str, problem: str, instead: str) -> RuntimeError:

@@ -11,15 +11,13 @@ import os
 import socket
 from typing import Any
 
-import torch
-
+from weft import _objects
 from weft.communicator import Communicator, world
 
 from ._packages import changed, require
 
 _state = require("accelerate", "accelerate.state")
 _INSTEAD = "call torch.distributed.init_process_group('weft') before you create the Accelerator"
-_HOST_BYTES = 256
 
 
 def install() -> None:
@@ -73,14 +71,10 @@ def _set_variables(comm: Communicator) -> None:
 
 def _address(comm: Communicator) -> tuple[str, int]:
     """Collective. Returns rank 0's host and a free port of it."""
-    message = torch.zeros(_HOST_BYTES, dtype=torch.uint8)
-    if comm.rank == 0:
-        with socket.socket() as listener:
-            listener.bind(("", 0))
-            text = f"{socket.gethostname()} {listener.getsockname()[1]}".encode()
-        message[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    host, port = bytes(comm.broadcast(message, root=0).tolist()).rstrip(b"\0").decode().split()
-    return host, int(port)
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        mine = socket.gethostname(), listener.getsockname()[1]
+    return _objects.all_gather(comm, mine)[0]
 
 
 install()
