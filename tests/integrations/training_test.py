@@ -38,8 +38,7 @@ def test_accelerate_uses_mpi_if_weft_serves_the_name(tmp_path: Path) -> None:
 
 def test_accelerate_without_cpu_explains_the_option(tmp_path: Path) -> None:
     program = ACCELERATE + (
-        "import weft.integrations.accelerate\n"
-        'Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="weft")])\n'
+        'import weft.integrations.accelerate\nAccelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="weft")])\n'
     )
     status, text, _ = jobs.run(tmp_path, program)
     assert status != 0 and text.count("pass Accelerator(cpu=True)") == 2, text

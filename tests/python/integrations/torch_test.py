@@ -18,7 +18,13 @@ def test_sharded_training_continues_from_a_checkpoint_on_another_number_of_ranks
     assert first == pytest.approx([loss_of_one_process("fully_sharded", "--save", str(tmp_path / "one"))] * 2, abs=2e-6)
     second = loss_of_one_process("fully_sharded", "--load", str(tmp_path / "two"))
     assert second < 0.95 * first[0]
-    assert losses_on_two_ranks("fully_sharded", "--load", str(tmp_path / "one")) == pytest.approx([second] * 2, abs=2e-6)
+    assert losses_on_two_ranks("fully_sharded", "--load", str(tmp_path / "one")) == pytest.approx(
+        [second] * 2, abs=2e-6
+    )
+
+
+def test_weft_serves_the_name_mpi() -> None:
+    assert [(line.backend, line.text) for line in run("mpi_backend", 2)] == [("mpi", "sum 2.0")] * 2
 
 
 def test_mpi4py_and_weft_share_communicators() -> None:

@@ -53,7 +53,8 @@ def test_device_mesh_and_ddp(rank: int, size: int) -> None:
     torch.manual_seed(0)
     linear = torch.nn.Linear(3, 1)
     xs = per_rank(size, (4, 3))
-    DistributedDataParallel(linear, process_group=mesh.get_group("data"))(xs[rank]).sum().backward()
+    model = DistributedDataParallel(linear, process_group=mesh.get_group("data"))
+    model(xs[rank]).sum().backward()
     assert linear.weight.grad is not None
     torch.testing.assert_close(linear.weight.grad, torch.stack(xs).sum(1).mean(0, keepdim=True))
 
