@@ -1,12 +1,10 @@
 """Accelerate over MPI: mpirun -n 2 python accelerate_training.py"""
 
 import torch
+import weft.integrations.accelerate  # Accelerate accepts the backend "weft"
 from accelerate import Accelerator, InitProcessGroupKwargs
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-import weft
-import weft.integrations.accelerate  # Accelerate accepts the backend "weft"
 
 accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend="weft")])
 torch.manual_seed(0)

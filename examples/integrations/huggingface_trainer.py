@@ -3,10 +3,8 @@
 import tempfile
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
-
-import weft
 import weft.integrations.transformers  # the Trainer accepts ddp_backend="weft"
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 torch.manual_seed(0)
 words = torch.randint(0, 16, (64, 1)) + torch.arange(12)  # counts upwards from a random number

@@ -5,12 +5,10 @@ import argparse
 import lightning
 import torch
 import torch.distributed as dist
+import weft.integrations.lightning  # registers the strategy "weft"
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
-
-import weft
-import weft.integrations.lightning  # registers the strategy "weft"
 
 
 class Regression(lightning.LightningModule):

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import PrefixStore, Store
-from torch.distributed.distributed_c10d import _DistributedBackendOptions, default_pg_timeout
+from torch._C._distributed_c10d import PrefixStore, Store, _DistributedBackendOptions
+from torch.distributed.distributed_c10d import default_pg_timeout
 
 from . import _process_group
 from .communicator import world

@@ -9,7 +9,6 @@ import pytest
 from integrations.examples import run
 from jobs import outside_of_any_job
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
 from weft.tools._run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
