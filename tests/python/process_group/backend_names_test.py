@@ -1,4 +1,4 @@
-"""weft under torch's own backend name "mpi". Runs on any number of ranks."""
+"""weft under torch's own backend name "mpi", and beside another backend. Runs on any number of ranks."""
 
 from __future__ import annotations
 
@@ -66,3 +66,17 @@ def test_a_second_default_group_works(size: int) -> None:
     x = torch.ones(1)
     dist.all_reduce(x)
     assert x.item() == size
+
+
+def test_each_device_can_have_its_own_backend(rank: int, size: int) -> None:
+    """As in "cpu:weft,cuda:nccl"; torch's CPU wheels have no NCCL."""
+    dist.barrier()
+    dist.destroy_process_group()
+    dist.init_process_group("cpu:weft,cuda:gloo")
+    assert dist.group.WORLD is not None
+    assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "weft"
+    assert (dist.get_rank(), dist.get_world_size()) == (rank, size)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == size
+    dist.barrier()
