@@ -31,7 +31,7 @@ def install() -> None:
         raise changed("accelerate", "PartialState._prepare_backend has other parameters", _INSTEAD)
 
     def __init__(self: Any, cpu: bool = False, **options: Any) -> None:
-        if options.get("backend") == "weft" and not state._shared_state:
+        if options.get("backend") == "weft" and not self.initialized:
             if world().size == 1:
                 del options["backend"]  # Accelerate's form of a job without communication
             else:
