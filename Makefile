@@ -11,7 +11,7 @@ export PYTHON JOBS
 
 .PHONY: help env build test demo bench lint format tidy clean distclean conformance test-mpich test-system test-asan \
 	test-tsan test-package test-spatial test-programs test-soak test-kills test-experiments test-report test-aggregation \
-	test-fuzz test-dpdk test-hosts
+	test-fuzz test-dpdk test-hosts test-integrations
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -85,6 +85,9 @@ test-fuzz:  ## run every fuzz target for five minutes: 30 minutes
 
 test-dpdk:  ## the DPDK transport on virtual links, in a separate build; installs libdpdk-dev
 	@scripts/test_dpdk.sh
+
+test-integrations: env  ## Lightning, Accelerate, transformers, TensorBoard and a notebook on 2 ranks: 5 minutes
+	@scripts/test_integrations.sh
 
 conformance: env  ## the test suites of PyTorch, mpi4torch and torchbraid against weft: one hour
 	@scripts/conformance.sh

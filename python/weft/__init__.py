@@ -24,10 +24,11 @@ from . import data as data
 from . import memory as memory
 from ._gradients import clip_grad_norm_
 from ._messages import ANY_SOURCE, ANY_TAG
+from ._mpi_backend import use_as_mpi_backend
 from ._options import Options, configure, options
 from ._request import Request, Status
 from ._tape import anchor, backward, grad, reset_tape, tape, tape_length
-from .communicator import CartTopology, Communicator, from_mpi4py, world
+from .communicator import CartTopology, Communicator, from_mpi4py, to_mpi4py, world
 from .errors import Disagreement, LayerError, MpiError, NotConverged, PeerLost, TimeoutError
 from .layer_parallel import IterationController, LayerParallel, PerSample, Solve
 from .mesh import Mesh
@@ -95,6 +96,8 @@ __all__ = [
     "spatial",
     "tape",
     "tape_length",
+    "to_mpi4py",
+    "use_as_mpi_backend",
     "world",
 ]
 

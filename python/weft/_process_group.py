@@ -30,7 +30,7 @@ def rendezvous(url: str, timeout: timedelta) -> Iterator[tuple[Store, int, int]]
     """
     comm = world()
     _require_mpi_ranks(url, comm)
-    store = _open_store(comm, timeout)
+    store = open_store(comm, timeout)
     yield store, comm.rank, comm.size
     raise RuntimeError("weft: backend 'weft' does not support elastic restarts; its ranks are those of the MPI job")
 
@@ -44,7 +44,8 @@ def _require_mpi_ranks(url: str, comm: Communicator) -> None:
             )
 
 
-def _open_store(comm: Communicator, timeout: timedelta) -> Store:
+def open_store(comm: Communicator, timeout: timedelta) -> Store:
+    """Collective. Returns a store that all ranks share, on a free port of rank 0."""
     address = torch.zeros(_ADDRESS_BYTES, dtype=torch.uint8)
     store: Store | None = None
     on_one_host = comm.split_shared().size == comm.size

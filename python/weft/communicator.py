@@ -192,3 +192,18 @@ def from_mpi4py(comm: MPI.Comm) -> Communicator:
     _interop.require_one_mpi()
     world()
     return Communicator(torch.ops.weft.from_fortran(comm.py2f()))
+
+
+def to_mpi4py(comm: Communicator) -> MPI.Intracomm:
+    """Collective over ``comm``. Returns an mpi4py communicator of the same ranks whose messages are separate.
+
+    The caller frees it. Raises RuntimeError if mpi4py and weft use different MPI libraries.
+    """
+    from mpi4py import MPI
+
+    _interop.require_one_mpi()
+    ranks = comm.all_gather(torch.tensor([world().rank])).flatten().tolist()
+    members = MPI.COMM_WORLD.Get_group().Incl(ranks)
+    created = MPI.COMM_WORLD.Create_group(members)
+    members.Free()
+    return created
