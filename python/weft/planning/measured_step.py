@@ -6,6 +6,8 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -14,6 +16,25 @@ from weft.layer_parallel import LayerParallel
 
 from .layers import training_step
 from .plan import mean_square
+from .recurrent import steps_dim, with_solver
+
+
+def step_of(saved: dict[str, Any], comm: weft.Communicator) -> Callable[[], None]:
+    """Returns a training step of the saved network on all ranks."""
+    x, options = saved["x"], saved["options"]
+    if "layers" in saved:
+        layers = LayerParallel(comm, saved["layers"], form=saved["forms"], tf=saved["tf"], **options)
+        return lambda: training_step(layers, x, mean_square)
+    network = with_solver(saved["network"], saved["solver"], comm, **options)
+    piece = x.tensor_split(comm.size, steps_dim(network))[comm.rank].contiguous()
+
+    def step() -> None:
+        y, *_ = network(piece)
+        weft.backward(mean_square(y))
+        for parameter in network.parameters():
+            parameter.grad = None
+
+    return step
 
 
 def main() -> None:
@@ -22,14 +43,12 @@ def main() -> None:
     sys.path[:0] = arguments["path"]
     torch.set_num_threads(arguments["threads"])
     comm = weft.world()
-    saved = torch.load(arguments["file"], weights_only=False)
-    net = LayerParallel(comm, saved["layers"], form=saved["forms"], tf=saved["tf"], **saved["options"])
-    x = saved["x"]
+    step = step_of(torch.load(arguments["file"], weights_only=False), comm)
     times = []
     for _ in range(arguments["repeats"] + 1):
         comm.barrier()
         start = time.perf_counter()
-        training_step(net, x, mean_square)
+        step()
         comm.barrier()
         times.append(time.perf_counter() - start)
     if comm.rank == 0:

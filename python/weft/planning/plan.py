@@ -39,7 +39,7 @@ class Prediction:
     bias: float
     """Relative error of the gradient, measured in one process; 0 for exact solvers."""
     options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The arguments of LayerParallel for this solver."""
+    """The arguments of the network for this solver."""
 
     def to_dict(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "options"}
@@ -183,7 +183,7 @@ def plan(
         raise PlanError("weft: plan: expected bound, repeats and threads to be above 0")
     if not ranks or min(ranks) < 1:
         raise PlanError(f"weft: plan: expected numbers of ranks of at least 1, got {list(ranks)}")
-    recurrent = isinstance(network, (RecurrentNetwork, TimeParallel))
+    recurrent = is_recurrent(network)
     if not recurrent:
         network = _layers_of(network)
     machine = machine or Machine.measure()
@@ -204,6 +204,10 @@ def plan(
     finally:
         torch.set_num_threads(before)
     return Plan(_describe(network, x), machine, bound, predictions, notes)
+
+
+def is_recurrent(network: Any) -> bool:
+    return isinstance(network, (RecurrentNetwork, TimeParallel))
 
 
 def mean_square(y: Any) -> Tensor:

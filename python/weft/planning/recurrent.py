@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from weft import _bindings
 from weft._tape import reset_tape
+from weft.communicator import Communicator
 from weft.errors import NotConverged
 from weft.layer_parallel import Solve
 from weft.time_parallel.options import SolverOptions
@@ -47,14 +48,14 @@ def plan_recurrent(
     """Returns the predictions for each number of ranks, and notes. Raises PlanError."""
     if not isinstance(x, Tensor) or x.dim() != 3:
         raise PlanError("weft: plan: expected the input of a recurrent network to be steps x batch x features")
-    steps_dim = 1 if getattr(network, "batch_first", False) else 0
-    steps, rows = x.shape[steps_dim], x.shape[1 - steps_dim]
-    exact = _with_solver(network, "serial")
+    along = steps_dim(network)
+    steps, rows = x.shape[along], x.shape[1 - along]
+    exact = with_solver(network, "serial")
     try:
         chains = {}
         chunks = 1
         while chunks <= min(rows, MOST_CHUNKS):
-            part = x.narrow(1 - steps_dim, 0, max(rows // chunks, 1)).contiguous()
+            part = x.narrow(1 - along, 0, max(rows // chunks, 1)).contiguous()
             chains[chunks] = _measure(exact, part, loss, repeats)
             chunks *= 2
         reference = _gradients(exact, x, loss)
@@ -89,13 +90,18 @@ def plan_recurrent(
 # ---- measurements in this process
 
 
-def _with_solver(network: nn.Module, solver: str) -> Any:
-    """Returns a copy of the network in one process with another solver."""
+def with_solver(network: nn.Module, solver: str, comm: Communicator | None = None, **options: Any) -> Any:
+    """Returns a copy of the network with another communicator, by default one process, another solver and options."""
     changed = copy.deepcopy(network)
-    options = {**vars(changed._solver.options), "solver": solver}  # type: ignore[union-attr]
-    changed._solver = SequenceSolver(None, SolverOptions(**options))  # type: ignore[assignment]
-    changed.comm = None  # type: ignore[assignment]
+    options = {**vars(changed._solver.options), "solver": solver, **options}  # type: ignore[union-attr]
+    changed._solver = SequenceSolver(comm, SolverOptions(**options))  # type: ignore[assignment]
+    changed.comm = comm  # type: ignore[assignment]
     return changed
+
+
+def steps_dim(network: Any) -> int:
+    """Returns the dimension of the input that holds the steps."""
+    return 1 if getattr(network, "batch_first", False) else 0
 
 
 def _outputs(network: Any, x: Tensor) -> Any:
@@ -136,7 +142,7 @@ def _measure_solver(
     notes: list[str],
 ) -> tuple[PassTimes, tuple[int, int], float] | None:
     try:
-        changed = _with_solver(network, solver)
+        changed = with_solver(network, solver)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*did not converge.*")
             error = _gradients(changed, x, loss) - reference
@@ -210,7 +216,7 @@ def _predict_pipeline(
         found[chunks] = _bindings.load().plan_replay(graph, machine.describe())["seconds"]
     best = min(found, key=lambda chunks: found[chunks])
     setting = "1 chunk" if best == 1 else f"{best} chunks"
-    return Prediction(ranks, "pipeline", setting, found[best], memory, 0.0)
+    return Prediction(ranks, "pipeline", setting, found[best], memory, 0.0, {"chunks": best})
 
 
 def _replay_mgrit(

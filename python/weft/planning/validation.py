@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import torch
 
 from .layers import LayerMeasurements
 from .machine import Machine, cores_of_this_machine, run_job
-from .plan import PlanError, mean_square
+from .plan import PlanError, Prediction, is_recurrent, mean_square
+from .recurrent import plan_recurrent
 
 
 @dataclass(frozen=True)
@@ -45,31 +47,48 @@ def validate(
 ) -> list[Comparison]:
     """Predicts training steps on this machine and runs them. The loss is the mean of the output's squares.
 
-    Raises PlanError if the layers cannot be sent to other processes, and JobError if a job fails.
+    Raises PlanError if the network cannot be sent to other processes, and JobError if a job fails.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        measured = LayerMeasurements(network, x, mean_square, form, tf, None, bound, repeats)
-    finally:
-        torch.set_num_threads(before)
+    if is_recurrent(network):
+        saved = {"network": network, "x": x}
+
+        def predict(count: int, machine: Machine) -> list[Prediction]:
+            return plan_recurrent(network, x, mean_square, machine, [count], repeats)[0]
+    else:
+        with _threads(threads):
+            measured = LayerMeasurements(network, x, mean_square, form, tf, None, bound, repeats)
+        net = measured.net
+        saved = {"layers": net.layers, "forms": net.forms, "tf": net.tf, "x": x}
+
+        def predict(count: int, machine: Machine) -> list[Prediction]:
+            return measured.predict([count], machine)
+
     base = Machine.measure()
     found = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _threads(threads):
         file = Path(folder) / "network.pt"
         for count in ranks:
             machine = Machine(base.latency, base.bandwidth, cores_of_this_machine(), ranks_per_node=count)
-            for each in measured.predict([count], machine)[1:]:
-                _save(measured, x, dict(each.options), file)
+            for each in predict(count, machine)[1:]:
+                _save({**saved, "solver": each.solver, "options": dict(each.options)}, file)
                 arguments = {"file": str(file), "path": sys.path, "threads": threads, "repeats": repeats}
                 seconds = run_job(count, "weft.planning.measured_step", arguments)["seconds"]
                 found.append(Comparison(count, each.solver, each.setting, each.seconds, seconds))
     return found
 
 
-def _save(measured: LayerMeasurements, x: Any, options: dict[str, Any], file: Path) -> None:
-    net = measured.net
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
-        torch.save({"layers": net.layers, "forms": net.forms, "tf": net.tf, "options": options, "x": x}, file)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _save(contents: dict[str, Any], file: Path) -> None:
+    try:
+        torch.save(contents, file)
     except Exception as error:
-        raise PlanError(f"weft: plan: the layers cannot be pickled for other processes: {error}") from error
+        raise PlanError(f"weft: plan: the network cannot be pickled for other processes: {error}") from error

@@ -184,19 +184,20 @@ class _NewtonSolve:
         return [grad_x, *self.recurrence.split(grad_initial), *grad_weights]
 
     def _of_states(self, of_outputs: Tensor) -> Tensor:
-        """Returns the gradients of the states after each step for those of the outputs."""
+        """Returns the gradients of the states after each step for those of the outputs. The result is contiguous."""
         of_outputs = in_order(of_outputs, self.piece.reverse)
         of_states = of_outputs
         if len(self.recurrence.widths) > 1:
             of_states = self.states.new_zeros(self.states[1:].shape)
             self.recurrence.outputs(of_states).copy_(of_outputs)
-        return of_states if self.piece.active is None else of_states.where(self.piece.active, 0)
+        active = self.piece.active
+        return (of_states if active is None else of_states.where(active, 0)).contiguous()
 
     def _adjoint_exact(self, of_outputs: Tensor, of_final: Tensor) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
         """The adjoint recurrence of this piece, with the gradient that arrives from the pieces after it."""
         arriving = of_final
         if self.comm is not None:
-            of_states = self._of_states(of_outputs).contiguous()
+            of_states = self._of_states(of_outputs)
             product, end = torch.ops.weft.linear_scan_summary(self._jacobian(), of_states, True)
             maps = RankMaps(self.comm, product, end, of_final, not self.piece.reverse)
             arriving, _ = maps.apply(maps.extras.sum(0))  # every rank has the final state

@@ -38,6 +38,12 @@ def fail():
 
 
 number = 3
+
+
+def recurrent():
+    import weft
+
+    return weft.GRU(3, 4, batch_first=True)
 """
 MACHINE = ["--latency", "1e-6", "--bandwidth", "1e10", "--cores", "8", "--repeats", "1"]
 
@@ -75,13 +81,22 @@ def test_json_and_page(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         assert f'data-name="{solver}"' in text
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "solvers"),
+    [("net", "4x8", ["pipeline", "mgrit"]), ("recurrent", "2x9x3", ["pipeline", "mgrit", "newton"])],
+)
 def test_real_runs_are_compared(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: Path,
+    name: str,
+    shape: str,
+    solvers: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(validate.__kwdefaults__, "ranks", (2,))  # 4 ranks would take twice as long
-    assert run(f"{file}:net", "--input", "4x8", "--json", "--validate") == 0
+    assert run(f"{file}:{name}", "--input", shape, "--json", "--validate") == 0
     compared = json.loads(capsys.readouterr().out)["validation"]
-    assert [(each["ranks"], each["solver"]) for each in compared] == [(2, "pipeline"), (2, "mgrit")]
+    assert [(each["ranks"], each["solver"]) for each in compared] == [(2, solver) for solver in solvers]
     for each in compared:
         assert each["measured"] > 0 and each["error"] == pytest.approx(each["predicted"] / each["measured"] - 1)
 

@@ -45,6 +45,18 @@ def test_layers_directions_and_batch_first(kind: int) -> None:
         newton(kind, 19, 3, 5, seed=seed, **options)
 
 
+def test_gradients_with_the_strides_of_batch_first() -> None:
+    torch.manual_seed(0)
+    rnn = weft.GRU(3, 4, batch_first=True, solver="newton", tolerance=1e-12).double()
+    expected = torch.nn.GRU(3, 4, batch_first=True).double()
+    expected.load_state_dict(rnn.state_dict())
+    x = torch.randn(2, 9, 3, dtype=torch.float64)
+    for net in (rnn, expected):
+        net(x)[0].square().mean().backward()  # the gradient has the strides of the transposed output
+    for found, known in zip(rnn.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, known.grad, **CLOSE)
+
+
 @pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize("jacobian", ["diagonal", "full"])
 def test_lengths(kind: int, jacobian: str) -> None:
