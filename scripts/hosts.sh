@@ -17,17 +17,17 @@ state=/run/weft-hosts
 
 start_host() {
   local name=$1 host=$1-$2 ready=$state/$1-$2.ready
-  # The first process of the namespaces holds them. Killing it ends all processes of the host.
+  # The first process of the namespaces holds them.
   setsid ip netns exec "$name-w$2" unshare --uts --ipc --mount --pid --fork --kill-child --mount-proc bash -c '
     hostname "$1" && mount --bind "$2" /etc/hosts && mount -t tmpfs tmpfs /dev/shm && touch "$3" && exec sleep infinity
   ' start_host "$host" "$state/$name.hosts" "$ready" </dev/null >/dev/null 2>&1 &
-  echo $! >"$state/$host.keeper"
+  local keeper=$!
   for _ in {1..100}; do
     [[ -e $ready ]] && break
     sleep 0.05
   done
   rm "$ready"
-  pgrep -P "$(cat "$state/$host.keeper")" >"$state/$host.init"
+  pgrep -P "$keeper" >"$state/$host.init"
 }
 
 up() {
@@ -42,12 +42,13 @@ up() {
   for ((host = 0; host < hosts; host++)); do start_host "$name" "$host" || { down "$name" && return 1; }; done
 }
 
+# Killing the first process of a namespace ends all others. unshare ignores SIGTERM.
 down() {
-  local name=$1 keeper
-  for keeper in "$state/$name"-*.keeper; do
-    [[ -e $keeper ]] && kill "$(cat "$keeper")" 2>/dev/null || true
+  local name=$1 init
+  for init in "$state/$name"-*.init; do
+    [[ -e $init ]] && kill -KILL "$(cat "$init")" 2>/dev/null || true
   done
-  rm -f "$state/$name".hosts "$state/$name"-*.{keeper,init}
+  rm -f "$state/$name".hosts "$state/$name"-*.init
   "$scripts/network_namespaces.sh" down "$name"
 }
 

@@ -48,10 +48,13 @@ class Cluster:
         link = _hosts("link", self._name, host, "up" if connected else "down")
         assert link.returncode == 0, link.stderr
 
+    def first_process(self, host: int) -> int:
+        """Returns the id of the process that holds the namespaces of a host."""
+        return int(Path(f"/run/weft-hosts/{self._name}-{host}.init").read_text())
+
     def crash(self, host: int) -> None:
         """Ends all processes of a host."""
-        init = Path(f"/run/weft-hosts/{self._name}-{host}.init").read_text()
-        os.kill(int(init), 9)
+        os.kill(self.first_process(host), 9)
 
     def processes(self, host: int) -> list[str]:
         """Returns the command lines of a host's processes, except the first one, which holds its namespaces.

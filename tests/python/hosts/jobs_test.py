@@ -46,6 +46,13 @@ def all_exist(folder: Path, name: str) -> Callable[[], bool]:
     return lambda: all((folder / f"{name}{rank}").exists() for rank in range(4))
 
 
+def test_hosts_end_with_their_cluster() -> None:
+    with Cluster(2, 1) as short_lived:
+        processes = [Path(f"/proc/{short_lived.first_process(host)}") for host in range(2)]
+        assert all(process.exists() for process in processes)
+    assert eventually(lambda: not any(process.exists() for process in processes))
+
+
 def test_doctor_counts_the_ranks_of_each_host(cluster: Cluster) -> None:
     status, output = cluster.run(WEFT, "doctor")
     assert status == 0, output
