@@ -36,8 +36,9 @@ def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     return condition()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[Cluster]:
+    """A new cluster for each test: a link that was interrupted may delay the start of the next job."""
     with Cluster(2, 2) as cluster:
         yield cluster
 
