@@ -5,7 +5,8 @@ from .buffered import BufferedNetwork
 from .controller import ControlRecord, IterationController
 from .dropout import Dropout
 from .micro_batches import PerSample
-from .network import LayerParallel, SerialNetwork, zero_joined_to
+from .network import LayerParallel, zero_joined_to
+from .serial import SerialNetwork
 from .solve import Solve, SolveStatistics
 from .transformer import DecoderBlock, EncoderBlock
 

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-from weft import _bindings, _objects
+from weft import _bindings
 from weft.communicator import Communicator
 
 from .dropout import Evaluation, current_evaluation, mix
 from .micro_batches import PerSample
-from .network import LayerParallel, SerialNetwork, State, count_layers, forms_of, maker_of
+from .network import LayerParallel, count_layers, forms_of, gather_state, maker_of
+from .serial import SerialNetwork, State
 from .solve import require_integers
 
 
@@ -124,8 +125,7 @@ class BufferedNetwork(nn.Module):
 
     def full_state_dict(self) -> dict[str, Tensor]:
         """Collective. Returns the state of all layers on every rank. It can be loaded on any number of ranks."""
-        pieces = _objects.all_gather(self.middle.comm, {key: value.cpu() for key, value in self.state_dict().items()})
-        return {key: value for piece in pieces for key, value in piece.items()}
+        return gather_state(self.middle.comm, self)
 
     def _draw(self) -> int:
         """Returns the seed of the buffers' dropout masks. Every rank draws a number, so that they stay in step."""

@@ -20,7 +20,8 @@ from .sharing import BufferUpdates, SharedBuffers
 from .solve import SolveStatistics
 
 if TYPE_CHECKING:
-    from .network import LayerParallel, State
+    from .network import LayerParallel
+    from .serial import State
 
 
 class HeldLayer:

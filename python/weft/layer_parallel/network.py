@@ -6,22 +6,25 @@ import math
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from weft import _bindings, _objects
 from weft.communicator import Communicator
 from weft.errors import LayerError
 
 from . import sharing
-from .controller import BufferValues, IterationController, RandomState, RepeatableFunction
+from .controller import IterationController
 from .layer_pass import HeldLayer, Pass
-from .micro_batches import rows_of
+from .loss_call import LossCall
 from .module_state import LentLayer, ModuleWatch
+from .repetition import BufferValues, RandomState, RepeatableFunction
+from .serial import SerialNetwork, State
 from .sharing import Sharing
 from .solve import Solve, SolveStatistics, per_level, require_integers
 
@@ -31,8 +34,6 @@ FORMS = ("residual", "step", "plain")
 SOLVERS = ("mgrit", "pipeline")
 _LAYER = re.compile(r"\blayer \d+ \(")  # the name of a layer in an error of the library
 _LISTS = (Sequence, nn.Sequential, nn.ModuleList)
-State: TypeAlias = "Tensor | tuple[Tensor, ...]"
-"""A state of the network between two layers."""
 
 
 class LayerParallel(nn.Module):
@@ -218,64 +219,42 @@ class LayerParallel(nn.Module):
         """
         if reduction not in ("mean", "sum"):
             raise ValueError(f"weft: expected reduction to be 'mean' or 'sum', got {reduction!r}")
+        call = LossCall(function, x, targets, reduction, kwargs)
         if self._is_controlled and torch.is_grad_enabled():
-            return self._controlled_loss(function, x, targets, reduction, kwargs)
+            return self._controlled_loss(call)
         if self.solver != "pipeline" or self.replicated:
             return self.compose(function, self(x, **kwargs), *targets)
-        return self._exact_loss(function, x, targets, reduction, kwargs)
+        return self._exact_loss(call)
 
-    def _exact_loss(
-        self,
-        function: Callable[..., Tensor],
-        x: State | None,
-        targets: tuple[Any, ...],
-        reduction: str,
-        kwargs: dict[str, Any],
-    ) -> Tensor:
-        part = _loss_of_part(function, x, targets, reduction)
-        return self._run(self._network.loss, Pass(self, x, (), kwargs, part))
+    def _exact_loss(self, call: LossCall) -> Tensor:
+        return self._run(self._network.loss, Pass(self, call.x, (), call.kwargs, call.part()))
 
-    def _controlled_loss(
-        self,
-        function: Callable[..., Tensor],
-        x: State | None,
-        targets: tuple[Any, ...],
-        reduction: str,
-        kwargs: dict[str, Any],
-    ) -> Tensor:
+    def _controlled_loss(self, call: LossCall) -> Tensor:
         assert self.control is not None
         work, solves = self.control.begin_batch(self.solves)
         if solves != self.solves:
             self.solves = solves
         if work == "compare":
-            return self._compared_loss(self.control, function, x, targets, kwargs)
+            return self._compared_loss(self.control, call)
         if work == "exact":
-            loss = self._exact_loss(function, x, targets, reduction, kwargs)
+            loss = self._exact_loss(call)
             self.control.end_batch(())
         else:
-            loss = self.compose(function, self._forward(x, (), kwargs), *targets)
+            loss = self.compose(call.function, self._forward(call.x, (), call.kwargs), *call.targets)
             self.control.end_batch(self.statistics)
         return loss
 
-    def _compared_loss(
-        self,
-        control: IterationController,
-        function: Callable[..., Tensor],
-        x: State | None,
-        targets: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Tensor:
+    def _compared_loss(self, control: IterationController, call: LossCall) -> Tensor:
         """Computes the gradients with multigrid and with the pipeline, from the same random numbers and buffers.
 
         Only the pass whose gradients are used leaves traces in the buffers.
         """
         devices = list({p.device for p in self.parameters() if p.device.type != "cpu"})
-        repeatable = RepeatableFunction(function, devices)
         # The exact pass has a single micro-batch, so both passes call the function once, with all rows.
-        part = _loss_of_part(repeatable, x, targets, "sum")
+        part = replace(call, function=RepeatableFunction(call.function, devices), reduction="sum").part()
 
         def differentiate(solver: str) -> Any:
-            current = Pass(self, x, (), kwargs, part)
+            current = Pass(self, call.x, (), call.kwargs, part)
             return self._run(lambda extras, p: self._network.loss_gradients(extras, p, solver), current)
 
         random, buffers = RandomState(devices), BufferValues()
@@ -396,8 +375,7 @@ class LayerParallel(nn.Module):
 
         It can be loaded on any number of ranks, and by ``serial()``.
         """
-        pieces = _objects.all_gather(self.comm, {key: value.cpu() for key, value in self.state_dict().items()})
-        return {key: value for piece in pieces for key, value in piece.items()}
+        return gather_state(self.comm, self)
 
     def serial(self) -> SerialNetwork | None:
         """Collective. Returns a plain module with copies of all layers on rank 0, and None on other ranks."""
@@ -526,42 +504,18 @@ class LayerParallel(nn.Module):
                 del state_dict[key]
 
 
-class SerialNetwork(nn.Module):
-    """The same network as a plain module that evaluates its layers in order. Its state_dict has the same keys."""
-
-    def __init__(self, layers: Mapping[str, nn.Module], forms: Sequence[str], tf: float) -> None:
-        super().__init__()
-        self.layers = nn.ModuleDict(dict(layers))
-        self.forms = list(forms)
-        self.dt = tf / len(self.forms) if self.forms else tf
-
-    def forward(self, x: State, *args: Any, **kwargs: Any) -> State:
-        for number, form in enumerate(self.forms):
-            layer = self.layers[str(number)]
-            y = layer(x, self.dt, *args, **kwargs) if form == "step" else layer(x, *args, **kwargs)
-            x = _advance(x, y, self.dt) if form == "residual" else y
-        return x
-
-
-def _loss_of_part(
-    function: Callable[..., Tensor], x: State | None, targets: tuple[Any, ...], reduction: str
-) -> Callable[[State, int, int], Tensor]:
-    """Returns the contribution of some rows to the loss of the whole batch."""
-    rows = next((len(leaf) for leaf in tree_leaves(x) if isinstance(leaf, Tensor) and leaf.dim() > 0), 0)
-
-    def part(y: State, begin: int, end: int) -> Tensor:
-        value = function(y, *tree_map_only(Tensor, lambda t: rows_of(t, begin, end, rows, "a target"), targets))
-        return value * ((end - begin) / rows) if reduction == "mean" and rows else value
-
-    return part
-
-
 def _control(control: IterationController | None, replicated: bool) -> IterationController | None:
     if control is not None and not isinstance(control, IterationController):
         raise TypeError(f"weft: expected control to be an IterationController, got {type(control).__name__}")
     if control is not None and replicated:
         raise ValueError("weft: an IterationController needs replicated=False: rank 0 must compute the loss")
     return control
+
+
+def gather_state(comm: Communicator, module: nn.Module) -> dict[str, Tensor]:
+    """Collective. Returns the states of all ranks' parts of a module on every rank."""
+    pieces = _objects.all_gather(comm, {key: value.cpu() for key, value in module.state_dict().items()})
+    return {key: value for piece in pieces for key, value in piece.items()}
 
 
 def zero_joined_to(arguments: Any) -> Tensor:
@@ -572,14 +526,6 @@ def zero_joined_to(arguments: Any) -> Tensor:
             # A sum of no elements is zero even if the leaf contains NaN.
             zero = zero.to(leaf.device) + leaf.flatten()[:0].sum()
     return zero
-
-
-def _advance(x: State, y: State, dt: float) -> State:
-    if isinstance(x, Tensor):
-        if not isinstance(y, Tensor):
-            raise TypeError(f"weft: expected the layer to return a tensor, got {type(y).__name__}")
-        return torch.add(x, y, alpha=dt)
-    return tuple(torch.add(a, b, alpha=dt) for a, b in zip(x, y, strict=True))
 
 
 def maker_of(layers: Sequence[nn.Module] | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:

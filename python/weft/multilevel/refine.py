@@ -17,7 +17,8 @@ from weft import _objects
 from weft.communicator import Communicator
 from weft.errors import Disagreement
 from weft.layer_parallel.module_state import describe_parts, pickled_module
-from weft.layer_parallel.network import LayerParallel, SerialNetwork
+from weft.layer_parallel.network import LayerParallel
+from weft.layer_parallel.serial import SerialNetwork
 
 from .transfer import Stencil, combine_layers, interpolation, require_kind
 
