@@ -229,17 +229,11 @@ def test_spoken_digits_names_missing_recordings(tmp_path: Path) -> None:
         assert job.returncode != 0 and "missing" in job.stderr, job.stderr
 
 
-def test_character_model_trains_the_same_with_every_solver() -> None:
-    short = ["--batches", "4", "--steps", "65", "--width", "16", "--batch", "2"]
-    jobs = [(1, "serial"), (2, "pipeline"), (3, "newton")]
+def run_solvers(name: str, options: list[str], ranks: dict[str, int]) -> list[subprocess.CompletedProcess[str]]:
+    """Runs an example with each solver on its number of ranks."""
     with ThreadPoolExecutor(2) as threads:
-        done = list(threads.map(lambda job: run("character_model", "python", job[0], *short, "--solver", job[1]), jobs))
-    found = []
-    for job in done:
-        line = re.search(r"batch 4: loss ([\d.]+), test ([\d.]+) bits", job.stdout)
-        assert job.returncode == 0 and line, job.stdout + job.stderr
-        found.append([float(number) for number in line.groups()])
-    assert found[1] == pytest.approx(found[0], abs=2e-3) and found[2] == pytest.approx(found[0], abs=2e-3)
+        jobs = [threads.submit(run, name, "python", n, *options, "--solver", solver) for solver, n in ranks.items()]
+    return [job.result() for job in jobs]
 
 
 def printed_losses(jobs: list[subprocess.CompletedProcess[str]], pattern: str, lines: int) -> list[list[float]]:
@@ -252,11 +246,16 @@ def printed_losses(jobs: list[subprocess.CompletedProcess[str]], pattern: str, l
     return found
 
 
+def test_character_model_trains_the_same_with_every_solver() -> None:
+    short = ["--batches", "4", "--steps", "65", "--width", "16", "--batch", "2"]
+    done = run_solvers("character_model", short, {"serial": 1, "pipeline": 2, "newton": 3})
+    serial, pipeline, newton = printed_losses(done, r"batch 4: loss ([\d.]+), test ([\d.]+) bits", 1)
+    assert pipeline == pytest.approx(serial, abs=2e-3) and newton == pytest.approx(serial, abs=2e-3)
+
+
 def test_character_gpt_trains_the_same_with_every_solver() -> None:
     short = ["--batches", "4", "--report", "2", "--blocks", "6", "--width", "8", "--heads", "2", "--context", "16"]
-    jobs = [(1, "serial"), (2, "pipeline"), (3, "mgrit")]
-    with ThreadPoolExecutor(2) as threads:
-        done = list(threads.map(lambda job: run("character_gpt", "python", job[0], *short, "--solver", job[1]), jobs))
+    done = run_solvers("character_gpt", short, {"serial": 1, "pipeline": 2, "mgrit": 3})
     serial, pipeline, mgrit = printed_losses(done, r"batch \d: loss ([\d.]+), test ([\d.]+)", 2)
     assert serial[2] < serial[0]
     assert pipeline == pytest.approx(serial, abs=2e-3) and mgrit == pytest.approx(serial, abs=2e-2)
@@ -264,9 +263,7 @@ def test_character_gpt_trains_the_same_with_every_solver() -> None:
 
 def test_vit_mnist_trains_the_same_with_every_solver() -> None:
     short = ["--epochs", "2", "--blocks", "6", "--width", "8", "--heads", "2", "--images", "300", "--dropout", "0.1"]
-    jobs = [(1, "serial"), (3, "pipeline"), (2, "mgrit")]
-    with ThreadPoolExecutor(2) as threads:
-        done = list(threads.map(lambda job: run("vit_mnist", "python", job[0], *short, "--solver", job[1]), jobs))
+    done = run_solvers("vit_mnist", short, {"serial": 1, "pipeline": 3, "mgrit": 2})
     serial, pipeline, mgrit = printed_losses(done, r"epoch \d: loss ([\d.]+), test accuracy ([\d.]+)", 2)
     assert serial[2] < serial[0]
     assert pipeline == pytest.approx(serial, abs=4e-3) and mgrit == pytest.approx(serial, abs=2e-2)

@@ -64,10 +64,6 @@ class Cluster:
         table = _hosts("on", self._name, host, "ps", "-wweo", "args=").stdout.splitlines()
         return [line for line in table if line not in ("sleep infinity", "ps -wweo args=") and "<defunct>" not in line]
 
-    def received_bytes(self, host: int) -> int:
-        """Returns the number of bytes that the host has received over its link."""
-        return int(_hosts("on", self._name, host, "cat", "/sys/class/net/eth0/statistics/rx_bytes").stdout)
-
     def begin(self, *command: object, **environment: str) -> subprocess.Popen[str]:
         """Starts a job on all hosts; its stdout pipe also carries stderr."""
         return subprocess.Popen(
