@@ -118,7 +118,7 @@ def newton(pararnn: str | None) -> None:
     x = torch.randn(steps, batch, hidden)
     piece = x.chunk(world.size)[world.rank]
 
-    # With this residual, the solve takes as many iterations as ParaRNN does.
+    # With this residual, the solve takes the same number of iterations as ParaRNN.
     probe = weft.ParaGRU(hidden, hidden, solver="newton")
     probe(x)
     tolerance = 1.001 * probe.statistics[0].residuals[ITERATIONS - 1]

@@ -229,7 +229,7 @@ TEST_F(Collectives, RejectDifferentSizesAndContinue) {
 }
 
 TEST_F(Collectives, TimeOutIfARankIsMissing) {
-  if (size_ == 1) GTEST_SKIP() << "a single rank waits for nobody";
+  if (size_ == 1) GTEST_SKIP() << "a single rank does not wait";
   static_cast<void>(Group::of(comm_));
   auto data = std::make_shared<Values>(values(rank_, 100'000));
   const std::weak_ptr<Values> kept = data;

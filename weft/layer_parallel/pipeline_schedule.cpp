@@ -22,7 +22,7 @@ std::vector<PipelineAction> backward_schedule(int stage, std::int64_t micro_batc
 
 // Stage s starts with S - s forwards; then each backward follows one forward. While the gradient of a micro-batch
 // travels from the last stage to the first, the last stage continues with further micro-batches. The first stage
-// computes their losses before it begins the backward of that micro-batch; otherwise the last stage would wait for
+// computes their losses before it starts the backward of that micro-batch; otherwise the last stage would wait for
 // them. The number assumes that a backward takes twice as long as a forward.
 std::vector<PipelineAction> one_forward_one_backward(int stage, int stages, std::int64_t micro_batches) {
   const std::int64_t ahead = std::min<std::int64_t>(stages - stage, micro_batches);

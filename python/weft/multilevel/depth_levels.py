@@ -37,7 +37,7 @@ def depth_levels(
         optimizers: one per model.
         objective: ``objective(model, batch)`` returns the loss as ``LayerParallel.compose`` does. Collective.
         kind: "injection" or "linear", the interpolation of the corrections.
-        line_search: of all levels; ``Backtracking()`` by default.
+        line_search: the line search of all levels; ``Backtracking()`` by default.
 
     Raises ValueError if the models do not form a hierarchy.
     """

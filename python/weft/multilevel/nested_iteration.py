@@ -35,7 +35,7 @@ def nested_iteration(
     Raises ValueError if ``epochs`` is empty or contains a negative number, and the errors of ``refine``.
     """
     if not epochs:
-        raise ValueError("weft: nested_iteration: expected the epochs of at least one level, got none")
+        raise ValueError("weft: nested_iteration: expected the epochs of at least one level, got an empty list")
     for level, count in enumerate(epochs):
         require_integers(f"the epochs of level {level}", count, 0)
     for level, count in enumerate(epochs):
