@@ -1,7 +1,5 @@
 #include "weft/node/all_gather.h"
 
-#include <algorithm>
-
 #include "weft/mpi/collectives.h"
 #include "weft/node/exchange.h"
 #include "weft/node/pieces.h"
@@ -11,10 +9,8 @@ namespace weft::node {
 std::unique_ptr<mpi::Operation> start_all_gather(const void* in, const std::vector<void*>& pieces,
                                                  std::span<const std::int64_t> bytes, mpi::CommView comm,
                                                  std::shared_ptr<void> keep) {
-  auto group = Group::of(comm);
+  auto group = group_for_pieces(comm, bytes, /*same_for_all=*/true);
   if (group == nullptr) return nullptr;
-  const std::int64_t largest = *std::max_element(bytes.begin(), bytes.end());
-  if (!group->cross_memory() && largest > largest_copy(*group, /*same_for_all=*/true)) return nullptr;
   std::vector<Given> given(pieces.size(), {in, bytes[static_cast<std::size_t>(group->rank())]});
   std::vector<Taken> taken(pieces.size());
   for (std::size_t rank = 0; rank < pieces.size(); ++rank) taken[rank] = {pieces[rank], bytes[rank]};

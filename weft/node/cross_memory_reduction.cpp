@@ -25,7 +25,7 @@ class CrossMemoryReduction final : public SlotOperation {
         plan_(std::move(plan)),
         type_(type),
         op_(op),
-        bytes_(mpi::size_of(type)) {}
+        element_bytes_(mpi::size_of(type)) {}
 
  private:
   void post() override { std::copy(plan_.exposures.begin(), plan_.exposures.end(), exposures_of(group().rank())); }
@@ -42,7 +42,7 @@ class CrossMemoryReduction final : public SlotOperation {
     constexpr std::int64_t kPage = 4096;
     const int peers = group().size() - 1;
     const std::int64_t chunk_bytes = std::max(options().chunk_bytes / peers / kPage, std::int64_t{1}) * kPage;
-    const std::int64_t per_chunk = chunk_bytes / bytes_;
+    const std::int64_t per_chunk = chunk_bytes / element_bytes_;
     std::byte* memory = scratch(static_cast<std::size_t>(chunk_bytes * (peers + 1)));
     for (std::int64_t first = 0; first < plan_.count; first += per_chunk) {
       reduce_chunk(first, std::min(per_chunk, plan_.count - first), memory, chunk_bytes);
@@ -51,19 +51,19 @@ class CrossMemoryReduction final : public SlotOperation {
 
   void reduce_chunk(std::int64_t first, std::int64_t count, std::byte* memory, std::int64_t stride) {
     const int me = group().rank();
-    const std::int64_t bytes = count * bytes_;
-    const auto skipped = static_cast<std::uint64_t>(first * bytes_);
+    const std::int64_t bytes = count * element_bytes_;
+    const auto skipped = static_cast<std::uint64_t>(first * element_bytes_);
     sources_.clear();
     for (int rank = 0; rank < group().size(); ++rank) {
       if (rank == me) {
-        sources_.push_back(mpi::at(plan_.own, first, bytes_));
+        sources_.push_back(mpi::at(plan_.own, first, element_bytes_));
         continue;
       }
       group().read(rank, exposures_of(rank)[me].in + skipped, memory, bytes);
       sources_.push_back(memory);
       memory += stride;
     }
-    void* result = plan_.out != nullptr ? mpi::at(plan_.out, first, bytes_) : memory;
+    void* result = plan_.out != nullptr ? mpi::at(plan_.out, first, element_bytes_) : memory;
     reduce_in_order(sources_, result, count, type_, op_);
     for (const int target : plan_.targets) group().write(target, exposures_of(target)[me].out + skipped, result, bytes);
   }
@@ -76,7 +76,7 @@ class CrossMemoryReduction final : public SlotOperation {
   std::vector<const void*> sources_;
   Datatype type_;
   ReduceOp op_;
-  std::int64_t bytes_;  // of an element
+  std::int64_t element_bytes_;
 };
 
 }  // namespace

@@ -96,6 +96,12 @@ std::int64_t largest_copy(const Group& group, bool same_for_all) {
   return group.cross_memory() ? std::min(options().copy_bytes, fits) : fits;
 }
 
+std::shared_ptr<Group> group_for_pieces(mpi::CommView comm, std::span<const std::int64_t> bytes, bool same_for_all) {
+  auto group = Group::of(comm);
+  if (group == nullptr || group->cross_memory()) return group;
+  return *std::max_element(bytes.begin(), bytes.end()) <= largest_copy(*group, same_for_all) ? group : nullptr;
+}
+
 std::unique_ptr<mpi::Operation> start_exchange(std::shared_ptr<Group> group, const char* kind, std::vector<Given> given,
                                                bool same_for_all, std::vector<Taken> taken,
                                                std::shared_ptr<void> keep) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "weft/node/slot_operation.h"
@@ -32,5 +33,10 @@ struct Taken {
 
 // The largest piece that is copied through the segment.
 [[nodiscard]] std::int64_t largest_copy(const Group& group, bool same_for_all);
+
+// Returns the group of the communicator if its ranks can exchange pieces of these sizes; else null. All ranks pass the
+// same sizes. Collective at the first call, as Group::of().
+[[nodiscard]] std::shared_ptr<Group> group_for_pieces(mpi::CommView comm, std::span<const std::int64_t> bytes,
+                                                      bool same_for_all);
 
 }  // namespace weft::node

@@ -1,7 +1,5 @@
 #include "weft/node/gather.h"
 
-#include <algorithm>
-
 #include "weft/mpi/collectives.h"
 #include "weft/node/exchange.h"
 #include "weft/node/pieces.h"
@@ -11,10 +9,8 @@ namespace weft::node {
 std::unique_ptr<mpi::Operation> start_gather(const void* in, const std::vector<void*>& pieces,
                                              std::span<const std::int64_t> bytes, int root, mpi::CommView comm,
                                              std::shared_ptr<void> keep) {
-  auto group = Group::of(comm);
+  auto group = group_for_pieces(comm, bytes, /*same_for_all=*/true);
   if (group == nullptr) return nullptr;
-  const std::int64_t largest = *std::max_element(bytes.begin(), bytes.end());
-  if (!group->cross_memory() && largest > largest_copy(*group, /*same_for_all=*/true)) return nullptr;
   std::vector<Given> given(bytes.size());
   std::vector<Taken> taken(bytes.size());
   given[static_cast<std::size_t>(root)] = {in, bytes[static_cast<std::size_t>(group->rank())]};
